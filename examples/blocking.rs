@@ -15,7 +15,8 @@ use tenure::queue::Message;
 use tenure::{ErrorKind, OwnerId, Result};
 
 fn main() -> Result<()> {
-    let url = std::env::args().nth(1).unwrap_or_else(|| String::from("memory:"));
+    let url =
+        std::env::args().nth(1).unwrap_or_else(|| String::from("memory:"));
     let client = blocking::connect(&url)?;
     one_after_the_other(&client)?;
     deeper_down(&client, &OwnerId::new())?;
@@ -38,15 +39,21 @@ fn one_after_the_other(client: &Client) -> Result<()> {
                     Ok(guard.fence())
                 });
                 match written {
-                    Ok(Ok(fence)) => println!("{name} wrote with fence {fence}"),
-                    Ok(Err(lost)) | Err(lost) => println!("{name} did not: {lost}"),
+                    Ok(Ok(fence)) => {
+                        println!("{name} wrote with fence {fence}")
+                    }
+                    Ok(Err(lost)) | Err(lost) => {
+                        println!("{name} did not: {lost}")
+                    }
                 }
             });
         }
     });
     let held = lock.acquire()?;
     match lock.acquire_within(Duration::from_millis(200)) {
-        Err(error) if error.kind() == ErrorKind::TimedOut => println!("busy for 200 ms, so we gave up"),
+        Err(error) if error.kind() == ErrorKind::TimedOut => {
+            println!("busy for 200 ms, so we gave up")
+        }
         other => println!("nobody expected {other:?}"),
     }
     held.release()?;
@@ -62,11 +69,17 @@ fn deeper_down(client: &Client, me: &OwnerId) -> Result<()> {
 
 fn later(client: &Client) -> Result<()> {
     let reminders: Queue<String> = client.queue("example/reminders")?;
-    reminders.push(Message::new(&"cake".into()).delay(Duration::from_millis(300)))?;
+    reminders
+        .push(Message::new(&"cake".into()).delay(Duration::from_millis(300)))?;
     reminders.push(&"tea".into())?;
-    while let Some(delivery) = reminders.receive_within(Duration::from_secs(1))? {
+    while let Some(delivery) =
+        reminders.receive_within(Duration::from_secs(1))?
+    {
         match delivery.value() {
-            Ok(what) => println!("reminded of {what}, {:?} late", delivery.as_async().late()),
+            Ok(what) => println!(
+                "reminded of {what}, {:?} late",
+                delivery.as_async().late()
+            ),
             Err(error) => println!("unreadable: {error}"),
         }
         delivery.ack()?;

@@ -1,4 +1,4 @@
-//! Messages that are due later: pushed, moved, cancelled, failed, and told in the order in which they come.
+//! Messages that are due later: pushed, moved, cancelled, failed, and printed in the order in which they arrive.
 //!
 //! ```sh
 //! cargo run --example delay_queue
@@ -26,15 +26,27 @@ fn reminder(to: &str, about: &str) -> Reminder {
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    let url = std::env::args().nth(1).unwrap_or_else(|| String::from("memory:"));
+    let url =
+        std::env::args().nth(1).unwrap_or_else(|| String::from("memory:"));
     let client = tenure::connect(&url).await?;
     let queue: Queue<Reminder> = client.queue("example/reminders")?;
     let start = Instant::now();
-    let tell = |what: &str| println!("{:>5} ms  {what}", start.elapsed().as_millis());
+    let tell =
+        |what: &str| println!("{:>5} ms  {what}", start.elapsed().as_millis());
 
-    queue.push(&reminder("anna", "tea")).delay(Duration::from_millis(900)).await?;
-    queue.push(&reminder("bert", "cake")).delay(Duration::from_millis(300)).await?;
-    let Pushed::Stored(later) = queue.push(&reminder("carl", "bill")).delay(Duration::from_secs(3600)).await? else {
+    queue
+        .push(&reminder("anna", "tea"))
+        .delay(Duration::from_millis(900))
+        .await?;
+    queue
+        .push(&reminder("bert", "cake"))
+        .delay(Duration::from_millis(300))
+        .await?;
+    let Pushed::Stored(later) = queue
+        .push(&reminder("carl", "bill"))
+        .delay(Duration::from_secs(3600))
+        .await?
+    else {
         unreachable!("only a message with an id can be a duplicate")
     };
     tell("three reminders are stored: in 900 ms, in 300 ms, in an hour");
@@ -46,13 +58,19 @@ async fn main() -> Result<()> {
     queue.reschedule(&later, Duration::from_millis(600)).await?;
     tell("the hour became 600 ms");
 
-    while let Some(delivery) = queue.receive_within(Duration::from_millis(1_500)).await? {
+    while let Some(delivery) =
+        queue.receive_within(Duration::from_millis(1_500)).await?
+    {
         let late = delivery.late();
         let Ok(Reminder { to, about }) = delivery.value() else {
             delivery.bury(None).await?;
             continue;
         };
-        tell(&format!("{to}: {about} (attempt {}, fence {}, {late:?} late)", delivery.attempt(), delivery.fence()));
+        tell(&format!(
+            "{to}: {about} (attempt {}, fence {}, {late:?} late)",
+            delivery.attempt(),
+            delivery.fence()
+        ));
         if to == "bert" && delivery.attempt() == 1 {
             tell("      bert is not at home; again in 500 ms");
             delivery.nack(Duration::from_millis(500)).await?;

@@ -32,7 +32,10 @@ async fn main() {
 
 /// Both candidates in one process.
 async fn rehearse() -> Result<()> {
-    let clients = [tenure::connect("memory:election").await?, tenure::connect("memory:election").await?];
+    let clients = [
+        tenure::connect("memory:election").await?,
+        tenure::connect("memory:election").await?,
+    ];
     let aside = tenure::connect("memory:election").await?;
     let observing = tokio::spawn(observe(aside.clone()));
     tokio::try_join!(
@@ -73,11 +76,14 @@ async fn observe(client: Client) -> Result<()> {
     while let Some(view) = observer.next().await {
         match view {
             View::Leader(leader) => {
-                let label = leader.label.as_ref().map_or("?", |label| label.as_str());
+                let label =
+                    leader.label.as_ref().map_or("?", |label| label.as_str());
                 println!("observed:  {label} leads in term {}", leader.term);
             }
             View::Nobody => println!("observed:  nobody leads"),
-            View::Unknown(error) => println!("observed:  nobody knows who leads: {error}"),
+            View::Unknown(error) => {
+                println!("observed:  nobody knows who leads: {error}")
+            }
         }
     }
     Ok(())

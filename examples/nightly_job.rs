@@ -22,7 +22,11 @@ struct Invoices {
 }
 
 /// What each instance does when it starts.
-async fn instance(client: &Client, number: usize, schedule: &str) -> Result<Worker> {
+async fn instance(
+    client: &Client,
+    number: usize,
+    schedule: &str,
+) -> Result<Worker> {
     let queue = client.queue::<Invoices>("example/nightly")?;
     let ensured = queue
         .recurring("invoices")
@@ -53,7 +57,11 @@ async fn main() -> Result<()> {
     sleep(Duration::from_secs(7)).await;
     for (number, (client, worker)) in instances.into_iter().enumerate() {
         let stats = worker.shutdown(Duration::from_secs(1)).await;
-        println!("instance {} stops: it was its turn {} times", number + 1, stats.handled);
+        println!(
+            "instance {} stops: it was its turn {} times",
+            number + 1,
+            stats.handled
+        );
         if number == 2 {
             let queue = client.queue::<Invoices>("example/nightly")?;
             queue.cancel(&tenure::queue::MessageId::named("invoices")?).await?; // the end of the schedule

@@ -49,16 +49,24 @@ impl Desk {
     async fn book(&self, booking: &Booking) {
         self.tell(&format!("{} is booking seat {}", booking.who, booking.seat));
         sleep(Duration::from_millis(400)).await;
-        self.tell(&format!("{} is done with seat {}", booking.who, booking.seat));
+        self.tell(&format!(
+            "{} is done with seat {}",
+            booking.who, booking.seat
+        ));
     }
 }
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    let url = std::env::args().nth(1).unwrap_or_else(|| String::from("memory:"));
+    let url =
+        std::env::args().nth(1).unwrap_or_else(|| String::from("memory:"));
     let client = tenure::connect(&url).await?;
     let queue = client.queue("example/bookings")?;
-    let desk = Desk { client: client.clone(), queue: queue.clone(), start: Instant::now() };
+    let desk = Desk {
+        client: client.clone(),
+        queue: queue.clone(),
+        start: Instant::now(),
+    };
 
     let worker = queue.worker().start({
         let desk = desk.clone();
@@ -69,10 +77,17 @@ async fn main() -> Result<()> {
     })?;
 
     let requests = ["anna", "bert", "carl", "dora"].map(|who| {
-        let (desk, booking) = (desk.clone(), Booking { seat: String::from("12A"), who: who.to_owned() });
+        let (desk, booking) = (
+            desk.clone(),
+            Booking { seat: String::from("12A"), who: who.to_owned() },
+        );
         tokio::spawn(async move {
             let answer = desk.request(booking.clone()).await;
-            desk.tell(&format!("{} is answered: {}", booking.who, answer.as_deref().unwrap_or("500")));
+            desk.tell(&format!(
+                "{} is answered: {}",
+                booking.who,
+                answer.as_deref().unwrap_or("500")
+            ));
             answer.map(drop)
         })
     });
@@ -86,6 +101,9 @@ async fn main() -> Result<()> {
         }
         sleep(Duration::from_millis(50)).await;
     }
-    desk.tell(&format!("all bookings are done; the worker: {:?}", worker.shutdown(Duration::from_secs(1)).await));
+    desk.tell(&format!(
+        "all bookings are done; the worker: {:?}",
+        worker.shutdown(Duration::from_secs(1)).await
+    ));
     client.close(Duration::from_secs(5)).await
 }

@@ -20,7 +20,7 @@ async fn main() {
     let url = std::env::args().nth(1).filter(|url| url != "memory:");
     let url = url.unwrap_or_else(|| String::from("memory:quickstart"));
     if let Err(error) = tour(&url).await {
-        // `Debug` tells the causes as well.
+        // `Debug` prints the causes as well.
         eprintln!("the tour ended early: {error:?}");
         std::process::exit(1);
     }
@@ -28,8 +28,12 @@ async fn main() {
 
 async fn tour(url: &str) -> Result<()> {
     // Two clients, as two processes would have. They meet in the backend.
-    let (anna, bert) = (tenure::connect(url).await?, tenure::connect(url).await?);
-    println!("Two clients, Anna and Bert, over the driver \"{}\".", anna.driver());
+    let (anna, bert) =
+        (tenure::connect(url).await?, tenure::connect(url).await?);
+    println!(
+        "Two clients, Anna and Bert, over the driver \"{}\".",
+        anna.driver()
+    );
 
     hand_over(&anna, &bert).await?;
     loss(&anna).await?;
@@ -50,7 +54,9 @@ async fn hand_over(anna: &Client, bert: &Client) -> Result<()> {
     clock.tell(&format!("Anna holds it, fence {}", held.fence()));
     match lock.try_acquire().await? {
         Some(_) => clock.tell("Bert has it too, which must never happen"),
-        None => clock.tell("Bert tries once: busy. That is an answer, not an error"),
+        None => {
+            clock.tell("Bert tries once: busy. That is an answer, not an error")
+        }
     }
 
     let waiting = async {
@@ -71,7 +77,8 @@ async fn hand_over(anna: &Client, bert: &Client) -> Result<()> {
 
 async fn loss(anna: &Client) -> Result<()> {
     let clock = Clock::start("2. A lease that is not renewed ends");
-    let guard = anna.lock("quickstart/report").fixed_ttl(PAUSE).acquire().await?;
+    let guard =
+        anna.lock("quickstart/report").fixed_ttl(PAUSE).acquire().await?;
     let sure = guard.remaining().as_millis();
     clock.tell(&format!("Anna holds a lease of {PAUSE:?}; clocks differ, so she may count on {sure} ms of it"));
     guard.check()?;
@@ -81,7 +88,8 @@ async fn loss(anna: &Client) -> Result<()> {
         clock.tell(&format!("check() says: {error}"));
     }
 
-    let guard = anna.lock("quickstart/report").fixed_ttl(PAUSE).acquire().await?;
+    let guard =
+        anna.lock("quickstart/report").fixed_ttl(PAUSE).acquire().await?;
     if let Err(error) = guard.run(sleep(10 * PAUSE)).await {
         clock.tell(&format!("run() dropped work that took too long: {error}"));
     }
@@ -93,8 +101,16 @@ async fn re_entry(anna: &Client, bert: &Client) -> Result<()> {
     let me = OwnerId::new(); // a value to be passed along, not a thread
     let outer = anna.reentrant("quickstart/ledger", &me).acquire().await?;
     let inner = anna.reentrant("quickstart/ledger", &me).acquire().await?;
-    clock.tell(&format!("depth {} with fence {}", outer.depth(), outer.fence()));
-    clock.tell(&format!("depth {} with fence {}: the same hold", inner.depth(), inner.fence()));
+    clock.tell(&format!(
+        "depth {} with fence {}",
+        outer.depth(),
+        outer.fence()
+    ));
+    clock.tell(&format!(
+        "depth {} with fence {}: the same hold",
+        inner.depth(),
+        inner.fence()
+    ));
     if bert.lock("quickstart/ledger").try_acquire().await?.is_none() {
         clock.tell("for everybody else it is busy");
     }
@@ -109,9 +125,15 @@ async fn stale_write(anna: &Client, bert: &Client) -> Result<()> {
     let clock = Clock::start("4. A fence stops who slept past the lease");
     let store = Store::default();
     let slow = anna.lock("quickstart/stock").fixed_ttl(PAUSE).acquire().await?;
-    clock.tell(&format!("Anna holds it, fence {}, and falls asleep", slow.fence()));
+    clock.tell(&format!(
+        "Anna holds it, fence {}, and falls asleep",
+        slow.fence()
+    ));
     let quick = bert.lock("quickstart/stock").acquire().await?;
-    clock.tell(&format!("her lease ended; Bert holds it, fence {}", quick.fence()));
+    clock.tell(&format!(
+        "her lease ended; Bert holds it, fence {}",
+        quick.fence()
+    ));
     clock.tell(&store.write("Bert's stock", quick.fence()));
     clock.tell("Anna wakes up and writes without looking");
     clock.tell(&store.write("Anna's stock", slow.fence()));

@@ -1,11 +1,11 @@
-//! The drivers that this crate brings.
+//! The drivers of this crate.
 
 use tenure_core::Result;
 use tenure_core::driver::{Backend, BackendUrl};
 
 use crate::scheme::Scheme;
 
-/// The backend that a URL of this scheme names.
+/// Makes the backend that a URL of this scheme names.
 pub(crate) async fn backend_of(scheme: Scheme, url: BackendUrl) -> Result<Backend> {
     #[allow(unused_mut, unused_variables, reason = "which drivers there are is a matter of features")]
     let mut url = url;

@@ -1,4 +1,4 @@
-//! From a URL to a client.
+//! Connections from a URL or a configuration to a client.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,33 +12,34 @@ use crate::builtin::backend_of;
 use crate::config::{ClientConfig, from_url, of_the_client};
 use crate::scheme::{self, Scheme, invalid};
 
-/// A client of the backend that a URL names.
+/// Makes a client of the backend that a URL names.
 ///
 /// | URL | Cargo feature | backend |
 /// |---|---|---|
 /// | `memory:` | `memory` | a new store of this process; only this client and its clones see it |
-/// | `memory:NAME` | `memory` | the store that this process knows by that name; all its clients meet in it |
-/// | `sqlite:PATH`, `sqlite:///PATH` | `sqlite` | a file of this machine; made if it is not there, in a folder that is |
+/// | `memory:NAME` | `memory` | the store of that name in this process; all clients of that name share it |
+/// | `sqlite:PATH`, `sqlite:///PATH` | `sqlite` | a file of this machine; created if it does not exist, in an existing folder |
 /// | `sqlite:` | `sqlite` | the file of this user: `tenure/locks.db` in `$XDG_STATE_HOME` or `~/.local/state` |
 /// | `postgres://user[:password]@host[:port],…[/database]` | `postgres` | a PostgreSQL server; also `postgresql://` |
 /// | `mysql://user[:password]@host[:port]/database` | `mysql` | a MySQL or MariaDB server; also `mariadb://` |
 /// | `redis://[user[:password]@]host[:port][/db]` | `redis` | a Redis server |
 /// | `redis+unix:///path` | `redis` | a Redis server on this machine |
 /// | `redis+cluster://host[:port],host[:port]…` | `redis` | a Redis Cluster |
-/// | `redis+sentinel://host[:port],host[:port]…/service` | `redis` | the primary that sentinels name |
-/// | `rediss…` in place of `redis` | `redis`, `tls` | the same over TLS; not for sockets |
+/// | `redis+sentinel://host[:port],host[:port]…/service` | `redis` | the primary, as reported by the sentinels |
+/// | `rediss…` instead of `redis` | `redis`, `tls` | the same over TLS; not for sockets |
 /// | `fred+redis…` | `fred` | all of these, on the client library `fred` |
 /// | `etcd://[user:password@]host[:port],host[:port]…` | `etcd` | an etcd cluster, by some or all of its members |
-/// | `etcds` in place of `etcd` | `etcd`, `tls` | the same over TLS |
+/// | `etcds` instead of `etcd` | `etcd`, `tls` | the same over TLS |
 /// | `redlock+redis://[user[:password]@]host[:port],host[:port]…[/db]` | `redlock`, `redis` | a quorum of independent Redis servers |
 /// | `redlock+fred+redis…` | `redlock`, `fred` | the same, on the client library `fred` |
 ///
 /// The URL of every backend takes the settings of the client as parameters, such as `ttl_ms=10000`:
-/// `docs/configuration.md` has the table. In place of a URL a [`ClientConfig`] may be given, whose fields win over the
-/// parameters. The environment is not looked at unless [`ClientConfig::from_env`] is.
+/// `docs/configuration.md` has the table. A [`ClientConfig`] may be given instead of a URL; its fields take precedence
+/// over the parameters. The environment is not read unless [`ClientConfig::from_env`] is used.
 ///
-/// And it takes this setting of the driver: `fence_floor`, the [number](crate::FenceFloor) that all fences are greater than, for rows
-/// that were fenced with another backend, prefix or name before. `docs/changing-the-backend.md` says when it is needed.
+/// The URL also takes this setting of the driver: `fence_floor`, the [number](crate::FenceFloor) that all fences
+/// exceed, for rows that were fenced with another backend, prefix or name before. `docs/changing-the-backend.md`
+/// explains when it is needed.
 ///
 /// Schemes are case-insensitive; user, password, path and values are percent-encoded where they need it.
 /// `sqlite::SqliteConfig`, `redis::RedisConfig::from_url` and `etcd::EtcdConfig` list the other parameters of a URL, and
@@ -48,13 +49,15 @@ use crate::scheme::{self, Scheme, invalid};
 ///
 /// # Errors
 ///
-/// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument) when the URL cannot be read, its scheme or a parameter
-/// is not known, or a setting is outside its limits (the ttl also, when the backend does not keep such leases); [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the driver is not compiled in, naming the
-/// feature; whatever the driver reports. No part of user, password, or of an unknown parameter's value is repeated.
+/// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument) when the URL cannot be read, its scheme or a
+/// parameter is not known, or a setting is outside its limits (the ttl also, when the backend does not keep such
+/// leases); [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the driver is not compiled in, with the name
+/// of the feature; otherwise the driver's error. No part of user, password, or of an unknown parameter's value is
+/// repeated.
 ///
 /// # Cancel safety
 ///
-/// Dropping the future closes what was opened.
+/// Dropping the future closes the opened connections.
 ///
 /// # Example
 ///
@@ -72,7 +75,7 @@ pub async fn connect(to: impl Into<ClientConfig>) -> Result<Client> {
     Connectors::new().connect(to).await
 }
 
-/// The builder of a client with the settings of a URL or a [`ClientConfig`], for more settings of your own.
+/// Returns the builder of a client with the settings of a URL or a [`ClientConfig`], for further settings.
 ///
 /// # Errors
 ///
@@ -87,7 +90,8 @@ pub async fn connect(to: impl Into<ClientConfig>) -> Result<Client> {
 /// ```
 /// # #[cfg(feature = "memory")]
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-/// let client = tenure::connect_builder("memory:?ttl_ms=10000").await?.holders_per_grant(1).build()?;
+/// let builder = tenure::connect_builder("memory:?ttl_ms=10000").await?;
+/// let client = builder.holders_per_grant(1).build()?;
 /// # Ok::<(), tenure::Error>(())
 /// # }).unwrap();
 /// ```
@@ -95,12 +99,12 @@ pub async fn connect_builder(to: impl Into<ClientConfig>) -> Result<ClientBuilde
     Connectors::new().connect_builder(to).await
 }
 
-/// The backend that a URL names, for a client with settings of its own.
+/// Makes the backend that a URL names, for a client with its own settings.
 ///
 /// # Errors
 ///
-/// As [`connect`]; [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument) also for settings of the client, which
-/// a backend has no use for.
+/// As [`connect`]; [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument) also for settings of the client,
+/// which a backend does not use.
 ///
 /// # Cancel safety
 ///
@@ -125,11 +129,11 @@ pub async fn connect_backend(url: &str) -> Result<Backend> {
 
 // Drivers of others.
 
-/// How [`connect`] reaches the drivers of others: a list of schemes, and for each what makes a backend of a URL. The drivers of
-/// this crate are always there.
+/// A list of URL schemes with their connectors, through which [`connect`] reaches third-party drivers. The drivers of
+/// this crate are always in it.
 ///
-/// A value and not a registry of the process: two parts of a program, or two tests, may mean different things by one scheme, and
-/// nothing depends on what was registered first. Clones are cheap.
+/// It is a value and not a registry of the process: two parts of a program, or two tests, may use one scheme for
+/// different drivers, and nothing depends on the order of registration. Clones are cheap.
 ///
 /// ```
 /// # #[cfg(feature = "memory")]
@@ -138,7 +142,7 @@ pub async fn connect_backend(url: &str) -> Result<Backend> {
 /// use tenure::driver::{Backend, BackendUrl};
 /// # use tenure::memory::MemoryDriver as TableDriver;
 ///
-/// /// What the crate of a driver offers: it reads its parameters, refuses others, and connects.
+/// /// In the crate of a driver: reads its parameters, refuses others, connects.
 /// async fn connect_table(mut url: BackendUrl) -> tenure::Result<Backend> {
 ///     let _table = url.text("table");
 ///     url.finish()?;
@@ -146,7 +150,8 @@ pub async fn connect_backend(url: &str) -> Result<Backend> {
 /// }
 ///
 /// let connectors = Connectors::new().with("table", connect_table)?;
-/// let client = connectors.connect("table://host/?table=locks&ttl_ms=10000").await?;
+/// let url = "table://host/?table=locks&ttl_ms=10000";
+/// let client = connectors.connect(url).await?;
 /// # Ok::<(), tenure::Error>(())
 /// # }).unwrap();
 /// ```
@@ -160,20 +165,21 @@ type Connector = Arc<dyn Fn(BackendUrl) -> Connecting + Send + Sync>;
 type Connecting = Pin<Box<dyn Future<Output = Result<Backend>> + Send>>;
 
 impl Connectors {
-    /// The drivers of this crate that are compiled in, and no others.
+    /// Makes a list of the compiled-in drivers of this crate only.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// These, and for URLs of one more scheme this connector. It gets the URL without the settings of the client, takes out its own
-    /// parameters, and calls [`BackendUrl::finish`](crate::driver::BackendUrl::finish), which refuses the others. Its errors
-    /// repeat no part of the URL that may belong to a password. A driver of several schemes is given once for each.
+    /// Adds a connector for URLs of one more scheme. It gets the URL without the settings of the client, removes its
+    /// own parameters, and calls [`BackendUrl::finish`](crate::driver::BackendUrl::finish), which refuses the others.
+    /// Its errors must not repeat any part of the URL that may belong to a password. A driver of several schemes is
+    /// given once for each.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument) for a scheme that is there already, that this crate
-    /// knows (also if its driver is not compiled in), or that is none: a letter, followed by letters, digits, `+`, `-` and
-    /// `.`, 32 at most. Capitals are the same as small letters.
+    /// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument) for a scheme that is already in the list, that
+    /// this crate knows (also if its driver is not compiled in), or that is invalid. A valid one is a letter, followed
+    /// by letters, digits, `+`, `-` and `.`, 32 at most. Capitals are the same as small letters.
     pub fn with<F>(mut self, scheme: &str, connector: impl Fn(BackendUrl) -> F + Send + Sync + 'static) -> Result<Self>
     where
         F: Future<Output = Result<Backend>> + Send + 'static,
@@ -186,20 +192,20 @@ impl Connectors {
         Ok(self)
     }
 
-    /// A client of the backend that a URL or a [`ClientConfig`] names: see [`connect`](crate::connect()).
+    /// Makes a client of the backend that a URL or a [`ClientConfig`] names: see [`connect`](crate::connect()).
     ///
     /// # Errors
     ///
-    /// As [`connect`](crate::connect()); whatever the connector reports.
+    /// As [`connect`](crate::connect()); otherwise the connector's error.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future drops the connector's, which closes what it opened.
+    /// Dropping the future drops the connector's future, which closes its connections.
     pub async fn connect(&self, to: impl Into<ClientConfig>) -> Result<Client> {
         self.connect_builder(to).await?.build()
     }
 
-    /// The builder of a client with these settings: see [`connect_builder`](crate::connect_builder).
+    /// Returns the builder of a client with these settings: see [`connect_builder`](crate::connect_builder).
     ///
     /// # Errors
     ///
@@ -212,7 +218,7 @@ impl Connectors {
         self.builder_over(to.into(), ClientConfig::default()).await
     }
 
-    /// As [`connect_builder`](Self::connect_builder), with defaults of its own.
+    /// Returns a builder as [`connect_builder`](Self::connect_builder), with other defaults.
     pub(crate) async fn builder_over(&self, mut config: ClientConfig, defaults: ClientConfig) -> Result<ClientBuilder> {
         let url = config.url.take().ok_or_else(|| invalid("the configuration has no URL of a backend".into()))?;
         let (driver, mut url) = self.driver(&url)?;
@@ -220,11 +226,12 @@ impl Connectors {
         config.apply(Client::builder(driver.backend(url).await?))
     }
 
-    /// The backend that a URL names, for a client with settings of its own: see [`connect_backend`](crate::connect_backend).
+    /// Makes the backend that a URL names, for a client with its own settings: see
+    /// [`connect_backend`](crate::connect_backend).
     ///
     /// # Errors
     ///
-    /// As [`connect_backend`](crate::connect_backend); whatever the connector reports.
+    /// As [`connect_backend`](crate::connect_backend); otherwise the connector's error.
     ///
     /// # Cancel safety
     ///
@@ -232,13 +239,13 @@ impl Connectors {
     pub async fn connect_backend(&self, url: &str) -> Result<Backend> {
         let (driver, mut url) = self.driver(url)?;
         if let Some(name) = of_the_client(&mut url) {
-            let text = format!("{name} is a setting of the client, which connect and connect_builder take");
+            let text = format!("{name} is a setting of the client: use connect or connect_builder");
             return Err(invalid(text));
         }
         driver.backend(url).await
     }
 
-    /// Whose URL this is.
+    /// Returns the driver of this URL.
     fn driver(&self, url: &str) -> Result<(Driver, BackendUrl)> {
         let others = || self.of_others.keys().map(String::as_str);
         let url = scheme::parse(url, others())?;

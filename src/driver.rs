@@ -1,10 +1,11 @@
-//! The driver's side: what a backend implements and promises.
+//! The driver's side: the traits and capabilities of a backend.
 //!
-//! A driver depends on `tenure-core` alone, and its author reads the documentation of [`DistributedLock`]. A program that uses
-//! locks finds here the abilities that a driver declares ([`Client::capabilities`](crate::Client::capabilities),
+//! A driver depends on `tenure-core` alone, and its author reads the documentation of [`DistributedLock`]. For programs
+//! that use locks, this module has the capabilities that a driver declares
+//! ([`Client::capabilities`](crate::Client::capabilities),
 //! [`reentrant_capabilities`](crate::Client::reentrant_capabilities),
 //! [`census_capabilities`](crate::Client::census_capabilities) and
-//! [`queue_capabilities`](crate::Client::queue_capabilities)), and what mocks of the traits are asked and answer.
+//! [`queue_capabilities`](crate::Client::queue_capabilities)), and the requests and answers of mocks of the traits.
 
 pub use tenure_core::driver::{
     AcquireRequest, Acquisition, Attempts, Backend, BackendUrl, Begun, Busy, Census, CensusCapabilities, CensusOrder,

@@ -3,13 +3,22 @@
 //! ```
 //! # #[cfg(feature = "memory")]
 //! # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-//! use std::time::Duration;
+//! // Or redis://127.0.0.1/ with the feature `redis`.
+//! let client = tenure::connect("memory:").await?;
+//! let lock = client.lock("orders/42");
 //!
-//! let client = tenure::connect("memory:").await?; // or redis://127.0.0.1/ with the feature `redis`
+//! // Waits for its turn, renews the lease during the work, releases.
+//! lock.with(async |guard| {
+//!     // The store refuses writes with a smaller fence.
+//!     println!("write with fence {}", guard.fence());
+//! })
+//! .await?;
 //!
-//! let guard = client.lock("orders/42").ttl(Duration::from_secs(30)).acquire().await?; // waits its turn
-//! println!("write with fence {}", guard.fence()); // the store refuses smaller ones
-//! guard.release().await?; // or drop it
+//! // Contention is a value.
+//! if let Some(guard) = lock.try_acquire().await? {
+//!     // Stops the work when the lease is lost.
+//!     guard.run(async { println!("work") }).await?;
+//! }
 //! # Ok::<(), tenure::Error>(())
 //! # }).unwrap();
 //! ```
@@ -18,7 +27,7 @@
 //!
 //! ## What is the lock for?
 //!
-//! Every distributed lock is a *lease*: it ends by itself, so that a dead holder does not block others for ever. And a
+//! Every distributed lock is a *lease*: it ends by itself, so that a dead holder does not block others forever. And a
 //! process that was paused for longer than its lease (a garbage collection, a suspended machine, a slow disk) continues
 //! as if it held the lock, while another one holds it. No lock service can prevent that. So ask, as Martin Kleppmann
 //! did in "How to do distributed locking" (2016):
@@ -33,7 +42,7 @@
 //!   `UPDATE … SET … WHERE id = $2 AND fence = $1`. A check of the write alone loses updates: a client that was
 //!   paused between read and write may write just after the next holder has read.
 //!
-//! A resource that cannot check a fence (an e-mail gateway, a robot's arm) gets what a lease can give: use
+//! A resource that cannot check a fence (an e-mail gateway, a robot's arm) has only the protection of the lease: use
 //! [`guard.run(work)`](LockGuard::run), which drops the work when the lease ends, and choose a ttl that is much longer
 //! than any pause that you expect.
 //!
@@ -45,14 +54,15 @@
 //! | one at a time, in order of arrival | [`Client::lock`] and [`acquire`](Lock::acquire), or [`acquire_within`](Lock::acquire_within) |
 //! | skip the work if another client does it | [`Client::lock`] and [`try_acquire`](Lock::try_acquire): contention is a value |
 //! | to take it again further down the call stack | [`Client::reentrant`] with an [`OwnerId`] that you pass along |
-//! | a task that several instances begin at about the same time, done by one | [`Lock::at_least`], longer than their clocks are apart, and `try_acquire` |
+//! | a task that several instances start at about the same time, done by one | [`Lock::at_least`], longer than the difference of their clocks, and `try_acquire` |
 //! | several names at once, without deadlock | [`Client::lock_all`] |
 //! | to do the work later, or when the lock is free | [`Client::queue`], [`Lock::or_park`], [`Worker`](queue::Worker): see below |
-//! | to serve each request of a web service under a lock | the module `tower`, with the feature `tower` |
-//! | any of these without an async runtime | the module `blocking`, with the feature `blocking` |
+//! | to serve each request of a web service under a lock | the module [`tower`](tower/index.html), with the feature `tower` |
+//! | any of these without an async runtime | the module [`blocking`](blocking/index.html), with the feature `blocking` |
 //! | one leader among many, in numbered terms | [`Client::election`], [`Candidate::campaign`](election::Candidate::campaign) |
-//! | to know who leads, or who holds a lock, and of each change | [`Election::observe`](election::Election::observe) |
-//! | a semaphore, a read-write lock | nothing here |
+//! | to follow the leader or the holder of a lock | [`Election::observe`](election::Election::observe) |
+//! | at most N at a time: a semaphore | not available: take one of N names with [`try_acquire`](Lock::try_acquire), or limit a queue with [`Queue::limit`](queue::Queue::limit) |
+//! | shared reads, exclusive writes: a read-write lock | not available: take [`Client::lock`] for both |
 //!
 //! ## Which lease?
 //!
@@ -68,27 +78,28 @@
 //!
 //! | Cargo feature | URL | for |
 //! |---|---|---|
-//! | `memory` (default) | `memory:` | tasks of one process; tests under virtual time, with faults on demand |
-//! | `postgres` | `postgres://user@host/database` | whoever shares that database |
-//! | `mysql` | `mysql://user@host/database` | whoever shares that MySQL or MariaDB database |
-//! | `sqlite` | `sqlite:PATH`, `sqlite:` | processes of one machine (Linux), in a file, without a server |
-//! | `redis` | `redis://`, `redis+unix://`, `redis+cluster://`, `redis+sentinel://` | processes that share Redis (6.2 or newer) |
-//! | `fred` | the same after `fred+` | the same locks, on the client library `fred` |
-//! | `etcd` | `etcd://` | processes that share an etcd cluster (3.4 or newer): locks that outlive any minority of its members |
-//! | `redlock` with `redis` or `fred` | `redlock+redis://a,b,c`, `redlock+fred+redis://a,b,c` | locks that outlive the loss of any minority of independent servers |
-//! | `tls` | `rediss://` …, `etcds://` | encrypted connections of any of these |
+//! | [`memory`](mod@memory) (default) | `memory:` | tasks of one process; tests under virtual time, with faults on demand |
+//! | [`postgres`](postgres/index.html) | `postgres://user@host/database` | processes that share that database |
+//! | [`mysql`](mysql/index.html) | `mysql://user@host/database` | processes that share that MySQL or MariaDB database |
+//! | [`sqlite`](sqlite/index.html) | `sqlite:PATH`, `sqlite:` | processes of one machine (Linux), in a file, without a server |
+//! | [`redis`](redis/index.html) | `redis://`, `redis+unix://`, `redis+cluster://`, `redis+sentinel://` | processes that share Redis (6.2 or newer) |
+//! | [`fred`](fred/index.html) | the same after `fred+` | the same locks, on the client library `fred` |
+//! | [`etcd`](etcd/index.html) | `etcd://` | processes that share an etcd cluster (3.4 or newer): locks that outlive any minority of its members |
+//! | [`redlock`](redlock/index.html) with `redis` or `fred` | `redlock+redis://a,b,c`, `redlock+fred+redis://a,b,c` | locks that outlive the loss of any minority of independent servers |
+//! | [`tls`](#cargo-features) | `rediss://` …, `etcds://` | encrypted connections of any of these |
 //!
-//! Building the feature `etcd` needs `protoc`; no other feature does. Drivers of others are reached by [`Connectors`]; settings come
-//! from the URL, the environment or a file: [`ClientConfig`].
+//! Building the feature `etcd` needs `protoc`; no other feature does. [`Connectors`] adds third-party drivers; settings
+//! come from the URL, the environment or a file: [`ClientConfig`].
 //!
-//! The code that takes locks is the same for all, and its tests need not know either: `tests/it/application.rs` in the repository
-//! runs on memory, SQLite, PostgreSQL, MariaDB, Redis and etcd by an environment variable. The promises of a backend are values as well:
-//! [`Client::capabilities`] returns what can break [`Exclusion`](driver::Exclusion), how reliable
-//! [fences](driver::Fencing) are, and how [waiting](driver::Waiting) works.
+//! The code that takes locks is the same for all backends, and so are its tests: `tests/it/application.rs` in the
+//! repository runs on memory, SQLite, PostgreSQL, MariaDB, Redis and etcd by an environment variable. The promises of a
+//! backend are values as well: [`Client::capabilities`] returns the events that can break
+//! [`Exclusion`](driver::Exclusion), the reliability of [fences](driver::Fencing), and the kind of
+//! [waiting](driver::Waiting).
 //!
-//! [`Client::doctor`] checks the servers (eviction, persistence, replicas, clocks, rights) and says what each finding
-//! means for locks: print it when a program starts, and act on each [`Danger`](doctor::Concern::Danger).
-//! [`Client::ping`] checks whether they answer, for health checks.
+//! [`Client::doctor`] checks the servers (eviction, persistence, replicas, clocks, rights) and reports the consequence
+//! of each finding for locks: print it when a program starts, and act on each [`Danger`](doctor::Concern::Danger).
+//! [`Client::ping`] checks that they answer, for health checks.
 //!
 //! # Delay queues
 //!
@@ -101,7 +112,7 @@
 //! | to store a message for later | [`Queue::push`](queue::Queue::push) with [`delay`](queue::Push::delay); with [`id`](queue::Push::id) it is idempotent |
 //! | to empty an outbox | [`Queue::push_many`](queue::Queue::push_many) of [`Message`](queue::Message)s, each with its [`id`](queue::Message::id) |
 //! | a nightly job on exactly one of many instances | [`Queue::recurring`](queue::Queue::recurring), [`ensured`](queue::Recurring::ensure) by each when it starts, and a worker |
-//! | to handle messages for good | [`Queue::worker`](queue::Queue::worker): extends, retries, stops in good order |
+//! | to handle messages continuously | [`Queue::worker`](queue::Queue::worker): extends leases, retries, shuts down gracefully |
 //! | to handle them by hand | [`Queue::receive`](queue::Queue::receive), then [`Delivery::ack`](queue::Delivery::ack) or [`nack`](queue::Delivery::nack); many at once: [`Queue::receive_many`](queue::Queue::receive_many), [`ack_many`](queue::Queue::ack_many) |
 //! | no two messages of one customer at once | [`Push::concurrency_key`](queue::Push::concurrency_key), or [`Push::lock`](queue::Push::lock) where other code takes that lock as well |
 //! | to do a request later if its lock is taken | [`Lock::or_park`] and a worker |
@@ -131,8 +142,10 @@
 //! let client = Client::new(driver.clone());
 //! let guard = client.lock("orders/42").acquire().await?;
 //!
-//! driver.faults().outage(); // the backend answers no request any more
-//! assert_eq!(guard.lost().await, LostReason::Expired); // a paused clock makes it immediate
+//! // From here on the backend answers no request.
+//! driver.faults().outage();
+//! // The paused clock makes it immediate.
+//! assert_eq!(guard.lost().await, LostReason::Expired);
 //! assert!(guard.check().is_err());
 //! # Ok::<(), tenure::Error>(())
 //! # }).unwrap();

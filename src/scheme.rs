@@ -1,4 +1,4 @@
-//! Which backend a URL means.
+//! The schemes of backend URLs.
 
 use tenure_core::driver::BackendUrl;
 use tenure_core::{Error, ErrorKind, Result};
@@ -17,12 +17,12 @@ pub(crate) enum Scheme {
     RedlockFred,
 }
 
-/// What URLs may begin with, for messages.
+/// The known beginnings of URLs, for messages.
 const KNOWN: &str = "memory:, sqlite:, postgres://, mysql://, redis://, rediss://, redis+unix://, redis+cluster://, redis+sentinel://, fred+ before \
                      any of these but the first four, redlock+ before redis://, rediss:// and the same after fred+, etcd:// and \
                      etcds://";
 
-/// Takes a URL apart. `others` are the schemes of drivers that are not of this crate.
+/// Parses a URL. `others` are the schemes of third-party drivers.
 pub(crate) fn parse<'a>(url: &str, others: impl Iterator<Item = &'a str>) -> Result<BackendUrl> {
     if url.contains(':') {
         return BackendUrl::parse(url);
@@ -30,7 +30,7 @@ pub(crate) fn parse<'a>(url: &str, others: impl Iterator<Item = &'a str>) -> Res
     Err(invalid(format!("the URL has no scheme; known are {}", known(others))))
 }
 
-/// The refusal of a URL whose scheme nobody knows.
+/// Returns the refusal of a URL with an unknown scheme.
 pub(crate) fn unknown<'a>(url: &BackendUrl, others: impl Iterator<Item = &'a str>) -> Error {
     let known = known(others);
     match url.scheme() {
@@ -50,7 +50,7 @@ fn known<'a>(others: impl Iterator<Item = &'a str>) -> String {
 /// The most letters of a scheme.
 const LONGEST: usize = 32;
 
-/// The scheme of a driver that is not of this crate, in small letters.
+/// Checks the scheme of a third-party driver, and returns it in small letters.
 pub(crate) fn own_name(scheme: &str) -> Result<String> {
     let name = scheme.to_ascii_lowercase();
     let url = BackendUrl::parse(&format!("{name}:")).ok();
@@ -65,7 +65,7 @@ pub(crate) fn own_name(scheme: &str) -> Result<String> {
 }
 
 impl Scheme {
-    /// Which scheme of this crate it is.
+    /// Returns the scheme of this crate, if it is one.
     pub(crate) fn of(url: &BackendUrl) -> Option<Self> {
         Some(match url.scheme() {
             "memory" => Self::Memory,
@@ -81,7 +81,7 @@ impl Scheme {
         })
     }
 
-    /// The Cargo features that bring it.
+    /// Returns the Cargo features that enable it.
     const fn features(self) -> &'static [&'static str] {
         match self {
             Self::Memory => &["memory"],
@@ -96,7 +96,7 @@ impl Scheme {
         }
     }
 
-    /// The refusal of a scheme that is known and was left out.
+    /// Returns the refusal of a scheme that is known and not compiled in.
     #[cfg_attr(
         all(
             feature = "memory",
@@ -117,7 +117,7 @@ impl Scheme {
     }
 }
 
-/// Whether this is one of the schemes of Redis, the library aside.
+/// Returns true if this is one of the schemes of Redis, for either library.
 fn is_redis(scheme: &str) -> bool {
     let plain = scheme.strip_prefix("rediss").or_else(|| scheme.strip_prefix("redis"));
     matches!(plain, Some("" | "+cluster" | "+sentinel")) || scheme == "redis+unix"

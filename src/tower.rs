@@ -6,7 +6,7 @@
 //! use http::{Request, Response, StatusCode};
 //! use tenure::FencingToken;
 //! use tenure::tower::{LockLayer, Refused};
-//! use tower::{BoxError, Service, ServiceBuilder, ServiceExt};
+//! use tower::{BoxError, ServiceBuilder, ServiceExt};
 //!
 //! let client = tenure::connect("memory:").await?;
 //! let locked = LockLayer::new(
@@ -14,17 +14,23 @@
 //!     |refused| {
 //!         let status = match refused {
 //!             Refused::Busy(_) => StatusCode::CONFLICT,
-//!             refused => return Err(BoxError::from(refused)), // or an answer for each, see examples/web
+//!             // Or an answer for each: see examples/web.
+//!             refused => return Err(BoxError::from(refused)),
 //!         };
 //!         Ok(Response::builder().status(status).body(String::new())?)
 //!     },
 //! );
-//! let mut service = ServiceBuilder::new().layer(locked.insert_fence()).service_fn(async |request: Request<String>| {
+//! let write = async |request: Request<String>| {
 //!     let fence = request.extensions().get::<FencingToken>();
-//!     Ok(Response::new(format!("written with fence {}", fence.ok_or("no fence")?)))
-//! });
-//! let response = service.ready().await.unwrap().call(Request::get("/orders/42").body(String::new()).unwrap());
-//! assert_eq!(response.await.unwrap().status(), StatusCode::OK);
+//!     let fence = fence.ok_or("no fence")?;
+//!     Ok::<_, BoxError>(Response::new(format!("written with fence {fence}")))
+//! };
+//! let service = ServiceBuilder::new().layer(locked.insert_fence());
+//! let service = service.service_fn(write);
+//!
+//! let request = Request::get("/orders/42").body(String::new()).unwrap();
+//! let response = service.oneshot(request).await.unwrap();
+//! assert_eq!(response.status(), StatusCode::OK);
 //! # Ok::<(), tenure::Error>(())
 //! # }).unwrap();
 //! ```
@@ -40,24 +46,27 @@ use tower_service::Service;
 
 use crate::{Error, Lock, LockGuard, LockName};
 
-/// Serves each request under a lock: takes it, calls the inner service, and gives it back before the response is returned, so that
-/// a client that has its answer and asks again does not find its own lock in the way.
+/// A layer that serves each request under a lock: it takes the lock, calls the inner service, and releases the lock
+/// before the response is returned, so that a client that has its answer and sends another request does not meet its
+/// own lock.
 ///
 /// * **Busy**: without [`wait`](Self::wait) the request is refused at once, with it after that time.
-/// * **Lost**: when the lease ends while the inner service works, its future is dropped where it is, and the request is refused
-///   with [`Refused::Lost`]. So it is when the release finds that the lock had been lost: whatever was done may have been done
-///   beside another holder. A task that the service has spawned, or a thread that it blocks, is not stopped by that: give the
-///   [fence](Self::insert_fence) to what is written.
-/// * **The body** of a response is sent after the lock was given back, if it is a stream that is still being made by then.
-/// * **Readiness** is the inner service's: a place that it reserves for the request is taken while the request waits for its
-///   lock. A limit of concurrent requests belongs inside this layer if waiting should count, and outside if it should not.
+/// * **Lost**: when the lease ends while the inner service works, its future is dropped unfinished, and the request is
+///   refused with [`Refused::Lost`]. The same happens when the release finds that the lock had been lost: the work may
+///   have been done concurrently with another holder. A task that the service has spawned, or a thread that it blocks,
+///   is not stopped by that: pass the [fence](Self::insert_fence) to every store that is written.
+/// * **The body** of a response is sent after the release of the lock, if it is a stream that is still being made by
+///   then.
+/// * **Readiness** is the inner service's: a place that it reserves for the request is taken while the request waits
+///   for its lock. A limit of concurrent requests belongs inside this layer if waiting should count, and outside if it
+///   should not.
 ///
 /// The response's future allocates once. Clones are the same layer.
 ///
 /// # Cancel safety
 ///
-/// Dropping the response's future (a server does that when the client hangs up) gives up the place in the queue, or drops the inner
-/// service's future and gives the lock back in the background.
+/// Dropping the response's future (a server does that when the client hangs up) gives up the place in the queue, or
+/// drops the inner service's future and releases the lock in the background.
 #[must_use = "a layer does nothing until it is applied to a service"]
 pub struct LockLayer<Req, Res, E> {
     lock: Arc<LockOf<Req>>,
@@ -70,17 +79,18 @@ type LockOf<Req> = dyn Fn(&Req) -> Option<Lock> + Send + Sync;
 type Insert<Req> = dyn Fn(&mut Req, &LockGuard) + Send + Sync;
 type Refuse<Res, E> = dyn Fn(Refused) -> Result<Res, E> + Send + Sync;
 
-/// Why a request was not served, or not to its end.
+/// The reason why a request was not served, or not to its end.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Refused {
-    /// Somebody else holds this lock, and the layer does not wait. The inner service was not called.
+    /// Another client holds this lock, and the layer does not wait. The inner service was not called.
     Busy(LockName),
-    /// Somebody else held the lock all the time that the layer waits. The inner service was not called.
+    /// Another client held the lock for the whole wait. The inner service was not called.
     TimedOut(Error),
-    /// The lock could not be asked for: the backend is away, the name is bad, a limit was reached. The inner service was not called.
+    /// The lock request failed: the backend is unavailable, the name is invalid, a limit was reached. The inner service
+    /// was not called.
     Failed(Error),
-    /// The lease ended after the inner service was called. What it has done until then is done.
+    /// The lease ended after the inner service was called. Its effects until then remain.
     Lost(Error),
 }
 
@@ -103,11 +113,12 @@ impl std::error::Error for Refused {
 }
 
 impl<Req, Res, E> LockLayer<Req, Res, E> {
-    /// A layer that takes the lock that `lock` returns for a request, and answers by `refuse` where it cannot serve it. A request for
-    /// which `lock` returns `None` is served without a lock.
+    /// Makes a layer that takes the lock that `lock` returns for a request, and answers by `refuse` if it cannot serve
+    /// the request. A request for which `lock` returns `None` is served without a lock.
     ///
-    /// The lock's own options are set in `lock`: a ttl, a label, a `max_hold`. Requests for one thing have to get one name: mind
-    /// percent encoding and a trailing slash where it comes from a path. `refuse` returns a response, or an error of the service.
+    /// Set the lock's own options in `lock`: a ttl, a label, a `max_hold`. Requests for one thing must get one name:
+    /// consider percent encoding and a trailing slash if it comes from a path. `refuse` returns a response, or an error
+    /// of the service.
     pub fn new<L: Into<Option<Lock>>>(
         lock: impl Fn(&Req) -> L + Send + Sync + 'static,
         refuse: impl Fn(Refused) -> Result<Res, E> + Send + Sync + 'static,
@@ -116,17 +127,18 @@ impl<Req, Res, E> LockLayer<Req, Res, E> {
         Self { lock: Arc::new(lock), insert: None, refuse: Arc::new(refuse), wait: Duration::ZERO }
     }
 
-    /// Waits for a lock that is taken, for at most so long. Default: zero, which is one attempt.
+    /// Sets the longest wait for a busy lock. Default: zero, which is one attempt.
     ///
-    /// Longer than the client's [`op_timeout`](crate::ClientBuilder::op_timeout), so that an outage is told apart: of a backend
-    /// that had less time to answer nobody knows whether the lock is taken, and that is [`Refused::TimedOut`] too.
+    /// Choose a longer time than the client's [`op_timeout`](crate::ClientBuilder::op_timeout), so that an outage can
+    /// be distinguished: if the backend had less time to answer, it is not known if the lock is taken, and that is
+    /// [`Refused::TimedOut`] too.
     pub fn wait(mut self, most: Duration) -> Self {
         self.wait = most;
         self
     }
 
-    /// Puts something of the hold into the request before the inner service is called: its fence, or what tells its loss. After
-    /// what was inserted before.
+    /// Adds a hook that puts data of the hold into the request before the inner service is called: its fence, or a
+    /// handle on its loss. Runs after earlier hooks.
     pub fn insert(mut self, insert: impl Fn(&mut Req, &LockGuard) + Send + Sync + 'static) -> Self
     where
         Req: 'static,
@@ -141,7 +153,7 @@ impl<Req, Res, E> LockLayer<Req, Res, E> {
         self
     }
 
-    /// Serves one request by a service that is ready.
+    /// Serves one request with a ready service.
     async fn serve<S>(self, mut inner: S, lock: Lock, mut request: Req) -> Result<Res, E>
     where
         S: Service<Req, Response = Res, Error = E>,

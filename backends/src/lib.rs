@@ -21,7 +21,7 @@
 //! | `postgres/pgbouncer` | the same, unlogged, through a PgBouncer in transaction mode |
 //! | `redis/single@6.2`, `redis/acl@6.2` | the oldest server that is supported |
 //! | `redis/single@valkey-9` | Valkey |
-//! | `etcd/single@3.5` | an older etcd |
+//! | `etcd/single@3.5`, `etcd/single@3.6` | other versions of etcd |
 //! | `postgres/unlogged@18` | a newer PostgreSQL |
 //! | `mysql/mysql@8.0` | the `mysql` driver on MySQL itself |
 //!
@@ -106,6 +106,8 @@ pub fn makers() -> Vec<Arc<dyn HarnessMaker>> {
         Arc::new(MysqlMaker::of_8_0()),
         #[cfg(feature = "etcd")]
         Arc::new(EtcdMaker::of_3_5()),
+        #[cfg(feature = "etcd")]
+        Arc::new(EtcdMaker::of_3_6()),
     ]);
     makers
 }

@@ -198,7 +198,7 @@ impl Harness for MysqlHarness {
                     bytes(&name)
                 );
                 if lock(&server).sql(DATABASE, &end)?.trim() != "1" {
-                    return Err("nobody holds the lock".into());
+                    return Err("no client holds the lock".into());
                 }
             }
             Fault::PauseServer => {

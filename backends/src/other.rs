@@ -1,4 +1,4 @@
-//! Servers of other versions and makers than those on the PATH: `…@6.2`, `…@valkey-9`, `…@3.5`.
+//! Servers of other versions and makers than those on the PATH: `…@6.2`, `…@valkey-9`, `…@3.6`.
 //!
 //! `cargo xtask test` puts them into `target/servers`, or wherever `TENURE_SERVERS` says; a program of one's own will do.
 

@@ -12,10 +12,11 @@ use crate::makers;
 const NOTE: &str = "<!-- Made by `cargo xtask tidy --fix`; not to be edited. -->\n";
 
 const ABOUT_DEFAULTS: &str = "\
-What each driver declares with its default settings. `DistributedLock::capabilities`, `ReentrantLock::capabilities` and
-`DelayQueue::capabilities` return the same at run time, and their documentation explains each word. Settings change the most
-waiters (`max_waiters`), the depth of re-entry (`max_depth`; memory, sqlite and etcd), the longest ttl of a quorum (`max_ttl`), the
-clock error (`clock_error`, etcd) and the bounds of queues. The payload is in bytes, the batch in messages.
+This page lists the capabilities that each driver declares with its default settings. `DistributedLock::capabilities`,
+`ReentrantLock::capabilities` and `DelayQueue::capabilities` return the same at run time, and their documentation explains each
+word. Settings change the limit of waiters (`max_waiters`), the depth of re-entry (`max_depth`; memory, sqlite and etcd), the
+longest ttl of a quorum (`max_ttl`), the clock error (`clock_error`, etcd) and the bounds of queues. The payload is in bytes, the
+batch in messages.
 ";
 
 const ABOUT_PROPERTIES: &str = "\
@@ -77,7 +78,7 @@ pub fn capabilities_page() -> String {
         );
     }
     page.push_str(
-        "\n## The list of held locks\n\n| driver | order of the names | those who wait are counted | most locks of a page |\n\
+        "\n## The list of held locks\n\n| driver | order of the names | waiters are counted | most locks of a page |\n\
          |---|---|---|---|\n",
     );
     for (driver, Defaults { census, .. }) in defaults() {
@@ -119,7 +120,7 @@ pub fn capabilities_page() -> String {
     page
 }
 
-/// Whole days, or what is shorter as it is.
+/// Whole days, or a shorter span as it is.
 fn span(span: Duration) -> String {
     match span.as_secs() / 86_400 {
         0 => format!("{span:?}"),

@@ -37,7 +37,7 @@ fn lock(servers: &Shared) -> MutexGuard<'_, Servers> {
     servers.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A server, and what is between it and the clients.
+/// A server, and the parts between it and the clients.
 #[derive(Debug)]
 struct Servers {
     pooler: Option<PgBouncer>,
@@ -273,7 +273,7 @@ impl Harness for PostgresHarness {
                     bytes(&name)
                 );
                 if !self.sql(&end)?.starts_with('1') {
-                    return Err("nobody holds the lock".into());
+                    return Err("no client holds the lock".into());
                 }
             }
             Fault::CutNotifications => {

@@ -91,10 +91,10 @@ impl Harness for SqliteHarness {
                 let db = Connection::open(&self.file)?;
                 db.busy_timeout(Duration::from_secs(5))?;
                 let ended = db.execute("UPDATE hold SET until = since WHERE name = ?1", [name.as_bytes()])?;
-                if ended == 1 { Ok(Healer::nothing()) } else { Err("nobody holds the lock".into()) }
+                if ended == 1 { Ok(Healer::nothing()) } else { Err("no client holds the lock".into()) }
             }
             Fault::PauseServer => {
-                // Whoever writes waits behind the gate.
+                // Writers wait behind the gate.
                 let mut gate = self.file.clone().into_os_string();
                 gate.push("-gate");
                 let gate = File::options().write(true).open(gate)?;

@@ -1,4 +1,4 @@
-//! What a worker process is told to do, one line of JSON each. Peers in other languages read the same lines.
+//! The jobs of a worker process, one line of JSON each. Peers in other languages read the same lines.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,7 @@ pub(crate) struct Job {
     pub(crate) subject: String,
     /// Where the servers listen on loopback.
     pub(crate) ports: Vec<u16>,
-    /// A folder of the comparison, for what is kept in files.
+    /// A folder of the comparison, for subjects that use files.
     pub(crate) path: String,
     /// Locks or queues begin with this.
     pub(crate) name: String,

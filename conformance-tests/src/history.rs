@@ -6,26 +6,26 @@ use std::time::Duration;
 /// One grant as its client saw it. All times are readings of one monotonic clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// Who.
+    /// The client.
     pub client: usize,
     /// Its fence.
     pub fence: u64,
-    /// Before the acquisition was asked for.
+    /// The instant before the acquisition was requested.
     pub asked_at: Duration,
     /// When the acquisition returned.
     pub granted_at: Duration,
-    /// When the client believed its lease to end, as it knew when it was granted.
+    /// The end of the lease in the client's view, as it knew when it was granted.
     pub valid_until: Duration,
     /// When the client called release or learned of its loss, whichever came first.
     pub ended_at: Duration,
 }
 
-/// What was assumed while the history was made.
+/// The assumptions under which the history was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Assumption {
     /// The backend kept its data and the clocks ran alike: all rules apply.
     Timed,
-    /// Anything may have happened to data and clocks: only the rules about fences and windows apply.
+    /// Data and clocks may have failed: only the rules about fences and windows apply.
     Asynchronous,
 }
 
@@ -34,19 +34,19 @@ pub enum Assumption {
 pub enum Violation {
     /// Two grants have the same fence (F1, P19).
     SameFence(Grant, Grant),
-    /// A grant that returned before the other was asked for has the greater fence (F2, P20).
+    /// A grant that returned before the other was requested has the greater fence (F2, P20).
     FenceInversion(Grant, Grant),
     /// Two holds overlap (P1, P4).
     Overlap(Grant, Grant),
     /// Holds that do not overlap are not in the order of their fences (F3, P21).
     HoldOrder(Grant, Grant),
-    /// The grant had ended when it was given (P3).
+    /// The grant had ended when it was returned (P3).
     Stillborn(Grant),
     /// The window reaches further than the ttl from before the request (P2).
     LongWindow(Grant),
 }
 
-/// Checks the history of one name; `ttl` is the lease that every acquisition asked for, if none was renewed.
+/// Checks the history of one name; `ttl` is the lease that every acquisition requested, if none was renewed.
 #[must_use]
 pub fn check(grants: &[Grant], ttl: Option<Duration>, assumption: Assumption) -> Vec<Violation> {
     let mut found = Vec::new();

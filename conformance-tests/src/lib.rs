@@ -1,28 +1,29 @@
-//! The suite that proves that a tenure driver keeps the contract.
+//! The conformance suite: it proves that a tenure driver keeps the contract.
 //!
 //! A driver's author writes a [`HarnessMaker`] (about 40 lines) and a test binary:
 //!
 //! ```no_run
 //! # use std::sync::Arc;
 //! # fn maker() -> Arc<dyn tenure_conformance::HarnessMaker> { unimplemented!() }
+//! // In Cargo.toml: [[test]] name = "conformance", harness = false
 //! fn main() {
-//!     tenure_conformance::main([maker()]) // [[test]] name = "conformance", harness = false
+//!     tenure_conformance::main([maker()])
 //! }
 //! ```
 //!
-//! The suite drives the portable types ([`Client`](tenure_core::Client) and what it gives) and, where the driver alone
-//! is the subject, the raw traits. It never names a backend.
+//! The suite drives the portable types ([`Client`](tenure_core::Client) and the types that it returns) and, where the
+//! driver alone is the subject, the raw traits. It never names a backend.
 //!
-//! * **Which cases run is decided when listing**, from what the maker declares. What is not declared is tested for its
-//!   refusal; what the harness cannot do is listed as ignored, with the reason. A backend that is configured and not
-//!   reachable fails.
-//! * **Time** is virtual where the backend lives on tokio's clock, and the machine's otherwise; `TENURE_SLACK=3`
-//!   stretches real waits on a slow machine.
-//! * **Faults** come on two planes: [`FaultLayer`] between engine and driver, free for every driver, and
-//!   [`Fault`], what the harness can do to its server.
-//! * **Mutants** (feature `mutants`) are deliberately broken drivers, for tests of the suite itself: each must be caught,
-//!   and each case must catch one.
-//! * Everything random comes from one seed; `TENURE_SEED` replays it.
+//! * **The cases to run are selected when listing**, from the maker's declaration. The refusal of undeclared abilities
+//!   is tested. Cases that need an ability which the harness lacks are listed as ignored, with the reason. A backend
+//!   that is configured and not reachable fails.
+//! * **Time** is virtual if the backend uses tokio's clock, and the machine's otherwise; `TENURE_SLACK=3` stretches
+//!   real waits on a slow machine.
+//! * **Faults** occur on two levels: [`FaultLayer`] between engine and driver, free for every driver, and [`Fault`],
+//!   the faults that the harness can inject into its server.
+//! * **Mutants** (feature `mutants`) are deliberately broken drivers, for tests of the suite itself: each must be
+//!   caught, and each case must catch one.
+//! * All random values come from one seed; `TENURE_SEED` replays it.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -42,6 +43,7 @@ pub mod witness;
 pub mod worker;
 
 mod cases;
+mod journal;
 mod rng;
 mod run;
 
@@ -53,4 +55,4 @@ pub use harness::{
 };
 pub use layer::FaultLayer;
 pub use rng::Rng;
-pub use run::{CaseReport, Options, Outcome, Progress, Report, main, run_all, run_case};
+pub use run::{CaseReport, Options, Outcome, Progress, Report, check_filters, main, run_all, run_case};

@@ -1,4 +1,4 @@
-//! Futures that are given up at a chosen poll.
+//! Futures that are dropped at a chosen poll.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -6,7 +6,7 @@ use std::task::Poll;
 
 /// Polls `future` at most `most` times, then drops it. `Some` if it completed.
 ///
-/// With 1, 2, 3, … until it completes, every await point of the future is a place where it is dropped once.
+/// With 1, 2, 3, … until it completes, the future is dropped once at each of its await points.
 ///
 /// # Cancel safety
 ///

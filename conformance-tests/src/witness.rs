@@ -4,8 +4,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tenure_core::{FenceGate, FencingToken, StaleFence};
 
-/// A register that refuses writes with a smaller fence than it has seen. Whatever happens to the lock, its history
-/// stays in order.
+/// A register that refuses writes with a smaller fence than it has seen. Its history stays in order, whatever happens
+/// to the lock.
 #[derive(Debug, Default)]
 pub struct FencedRegister {
     gate: FenceGate,
@@ -25,27 +25,27 @@ impl FencedRegister {
         Ok(())
     }
 
-    /// Whether the writes that were taken came in the order of their fences.
+    /// Whether the accepted writes arrived in the order of their fences.
     #[must_use]
     pub fn is_in_order(&self) -> bool {
         lock(&self.writes).is_sorted()
     }
 }
 
-/// A register that believes every writer. It notes whether a writer wrote after a later grant's writer did: a suite
-/// whose bad days never break it is too kind.
+/// A register that accepts every writer. It records whether a writer wrote after the writer of a later grant: if the
+/// suite's faults never break it, they are too mild.
 #[derive(Debug, Default)]
 pub struct UnfencedRegister {
     writes: Mutex<Vec<FencingToken>>,
 }
 
 impl UnfencedRegister {
-    /// Writes; the fence is only noted.
+    /// Writes; the register only records the fence.
     pub fn write(&self, fence: FencingToken) {
         lock(&self.writes).push(fence);
     }
 
-    /// Whether a stale write went through.
+    /// Whether a stale write was accepted.
     #[must_use]
     pub fn is_corrupt(&self) -> bool {
         !lock(&self.writes).is_sorted()

@@ -1,33 +1,37 @@
-//! Elections: one leader among candidates, in numbered terms, and observers of who leads.
+//! Elections: one leader among candidates, in numbered terms, with observers of the leader.
 //!
 //! | you want | take |
 //! |---|---|
 //! | to lead when it is your turn | [`Client::election`](crate::Client::election), [`Election::candidate`], [`Candidate::campaign`] |
-//! | to know who leads, and of each change | [`Election::observe`] |
-//! | to know who leads at this moment | [`Election::leader`] |
+//! | to follow the leader, and each change | [`Election::observe`] |
+//! | to get the current leader | [`Election::leader`] |
 //!
-//! An election is decided by the lock of the same name, on every driver: what an operator sees and
-//! [forces](crate::Lock::force_release) is that lock, and who takes it without being a candidate keeps all candidates waiting. A
-//! *term* is one hold of it, and its number is the fence of that hold: each term has a greater number than all before it. A leader
-//! that was paused goes on as if it led, as every holder of a lease does; show the number of the term to whatever the leader
-//! changes, and let it refuse smaller ones ([`FenceGate`](crate::FenceGate)).
+//! An election is decided by the lock of the same name, on every driver. Operators see that lock and
+//! [force](crate::Lock::force_release) its release; a client that takes it without being a candidate keeps all
+//! candidates waiting. A *term* is one hold of the lock, and its number is the fence of that hold: greater than the
+//! number of every earlier term. A paused leader continues as if it led, as every holder of a lease does. Pass the
+//! number of the term to each store that the leader changes, and let the store refuse smaller numbers
+//! ([`FenceGate`](crate::FenceGate)).
 //!
 //! ```
+//! # use tenure_core as tenure;
 //! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> tenure_core::Result<()> {
-//! # let client = tenure_core::Client::new(tenure_memory::MemoryDriver::new());
-//! use tenure_core::election::View;
+//! # async fn main() -> tenure::Result<()> {
+//! # let client = tenure::Client::new(tenure_memory::MemoryDriver::new());
+//! use tenure::election::View;
 //!
 //! let election = client.election("scheduler");
 //! let mut observer = election.observe()?;
 //! assert!(matches!(observer.next().await, Some(View::Nobody)));
 //!
-//! let leadership = election.candidate("node-7:8080").campaign().await?; // waits for its turn
+//! // Waits for its turn.
+//! let leadership = election.candidate("node-7:8080").campaign().await?;
 //! if let Some(View::Leader(leader)) = observer.next().await {
 //!     println!("{:?} leads in term {}", leader.label, leader.term);
 //! }
-//! leadership.run(async { /* stops when the term is over */ }).await?;
-//! leadership.resign().await?; // or drop it
+//! leadership.run(async { /* stops when the term ends */ }).await?;
+//! // Or drop it.
+//! leadership.resign().await?;
 //! # Ok(())
 //! # }
 //! ```
@@ -42,6 +46,8 @@ use crate::driver::{Holder, Inspection, Introspection};
 use crate::engine::hold::Loss;
 use crate::engine::wait::Pause;
 use crate::lock::{Lock, LockGuard, unless_lost};
+use crate::meters::Only;
+use crate::meters::locks::Leading;
 use crate::value::error::{Error, ErrorKind, Label, LockName, Result};
 use crate::value::time::{HoldState, LostReason};
 use crate::value::token::FencingToken;
@@ -53,16 +59,16 @@ pub struct Election {
 }
 
 impl Client {
-    /// A handle on the election of this name, which the lock of that name decides. Cheap; does no I/O.
+    /// Returns a handle on the election of this name, which the lock of that name decides. Cheap; does no I/O.
     ///
-    /// A bad name is refused as by [`Client::lock`].
+    /// An invalid name is refused as by [`Client::lock`].
     pub fn election(&self, name: impl AsRef<[u8]>) -> Election {
         Election { lock: self.lock(name).in_a_line_of_its_own() }
     }
 }
 
 impl Election {
-    /// The name of the election, and of the lock that decides it.
+    /// Returns the name of the election, and of the lock that decides it.
     ///
     /// # Errors
     ///
@@ -72,16 +78,16 @@ impl Election {
         self.lock.name()
     }
 
-    /// How long a term lasts after the last sign of life of its leader: after that, the next candidate leads. A living leader
-    /// renews its lease at a third of it. Observers look as often by default. Default: the client's ttl; limits as for
-    /// [`Lock::ttl`].
+    /// Sets the length of a term after the last renewal by its leader: after that, the next candidate leads. A living
+    /// leader renews its lease at a third of it. Observers poll as often by default. Default: the client's ttl; limits
+    /// as for [`Lock::ttl`].
     #[must_use]
     pub fn ttl(self, ttl: Duration) -> Self {
         Self { lock: self.lock.ttl(ttl) }
     }
 
-    /// The longest that one leader may lead, renewed or not; then its term is over
-    /// ([`LostReason::MaxHold`]). Default: as long as it lives.
+    /// Sets the longest time that one leader may lead, renewed or not; then its term ends ([`LostReason::MaxHold`]).
+    /// Default: as long as it lives.
     ///
     /// Without it, a leader whose task hangs leads as long as its process lives.
     #[must_use]
@@ -89,18 +95,18 @@ impl Election {
         Self { lock: self.lock.max_hold(most) }
     }
 
-    /// A candidate. `label` is what others see of it when it leads, an address for example; at most
-    /// [`Label::MAX_LEN`](crate::Label::MAX_LEN) bytes, checked by the campaign. It identifies nobody: each campaign has a secret
-    /// token of its own, so two candidates with one label are two.
+    /// Returns a candidate. Observers see `label` when it leads, an address for example; at most
+    /// [`Label::MAX_LEN`](crate::Label::MAX_LEN) bytes, checked by the campaign. It is not an identity: each campaign
+    /// has its own secret token, so two candidates with one label are two.
     pub fn candidate(&self, label: impl Into<String>) -> Candidate {
         Candidate { lock: self.lock.clone().label(label) }
     }
 
-    /// Who leads at this moment; `None` for nobody. One look; changes nothing.
+    /// Returns the current leader; `None` if there is none. One request; changes nothing.
     ///
     /// # Errors
     ///
-    /// As [`Lock::inspect`]; [`ErrorKind::Protocol`] when the lock is held by a foreign client, whose holds have no fence.
+    /// As [`Lock::inspect`]; [`ErrorKind::Protocol`] when the lock is held by a foreign client, whose hold has no fence.
     ///
     /// # Cancel safety
     ///
@@ -113,23 +119,23 @@ impl Election {
         }
     }
 
-    /// Observes who leads: at once, and at each change. Needs no candidate, joins no queue, and does nothing unless
-    /// [`next`](Observer::next) is awaited. Does no I/O.
+    /// Returns an observer, which reports the current leader and each change. Needs no candidate, joins no queue, and
+    /// does nothing unless [`next`](Observer::next) is awaited. Does no I/O.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidArgument`] for a name or a ttl that is none; [`ErrorKind::Unsupported`] when the driver cannot look at
-    /// locks.
+    /// [`ErrorKind::InvalidArgument`] for an invalid name or ttl; [`ErrorKind::Unsupported`] when the driver does not
+    /// support `inspect`.
     pub fn observe(&self) -> Result<Observer> {
-        let told = |error: Error| match self.lock.name() {
+        let during = |error: Error| match self.lock.name() {
             Ok(name) => error.during(self.lock.shared().driver(), "observe", name),
             Err(unnamed) => unnamed,
         };
         self.lock.name()?;
         if self.lock.shared().backend.locks().capabilities().introspection == Introspection::None {
-            return Err(told(Error::new(ErrorKind::Unsupported, "this driver cannot look at locks")));
+            return Err(during(Error::new(ErrorKind::Unsupported, "this driver does not support `inspect`")));
         }
-        let ttl = self.lock.checked_ttl().map_err(told)?;
+        let ttl = self.lock.checked_ttl().map_err(during)?;
         Ok(Observer::new(self.lock.clone(), ttl.get() / 3))
     }
 }
@@ -137,19 +143,19 @@ impl Election {
 /// A candidate in an election; made by [`Election::candidate`]. Cheap to clone; holds nothing until it
 /// [campaigns](Self::campaign).
 ///
-/// One that leads and campaigns again waits for its own term to end. Candidates of one client are in nobody's stead: each has a
-/// place of its own in the backend's queue, and no term is passed on within the client.
+/// A candidate that leads and campaigns again waits for its own term to end. Candidates of the same client queue
+/// separately in the backend; a term is never handed over within a client.
 #[derive(Clone, Debug)]
 pub struct Candidate {
     lock: Lock,
 }
 
 impl Candidate {
-    /// Waits until it is this candidate's turn to lead, as long as it takes: in order of arrival where the driver keeps one.
+    /// Waits without a limit until this candidate leads: in order of arrival where the driver keeps one.
     ///
-    /// An outage at the start fails the call after five times the client's `op_timeout`. Once the backend has answered, outages
-    /// of any length are waited out; a place in the queue that lapsed meanwhile is taken again, at the end. Whatever happened
-    /// before, it returns only on a grant by the backend that lasts at this moment.
+    /// An outage at the start fails the call after five times the client's `op_timeout`. After the first answer of the
+    /// backend, the call waits through outages of any length; a place in the queue that expired meanwhile is taken
+    /// again, at the end. In every case it returns only on a grant by the backend that is still valid.
     ///
     /// # Errors
     ///
@@ -159,24 +165,26 @@ impl Candidate {
     ///
     /// Dropping the future gives up the place in the queue, and leaves no term behind.
     pub async fn campaign(&self) -> Result<Leadership> {
-        self.lock.acquire().await.map(Leadership::new)
+        self.begin();
+        self.lock.acquire().await.map(|guard| self.leads(guard))
     }
 
     /// As [`campaign`](Self::campaign), waiting for at most `most`.
     ///
     /// # Errors
     ///
-    /// As [`Lock::acquire_within`]; [`ErrorKind::TimedOut`] when somebody else led until then. The candidate is then out of the
-    /// queue.
+    /// As [`Lock::acquire_within`]; [`ErrorKind::TimedOut`] when another candidate led until then. The candidate is
+    /// then out of the queue.
     ///
     /// # Cancel safety
     ///
     /// As [`campaign`](Self::campaign).
     pub async fn campaign_within(&self, most: Duration) -> Result<Leadership> {
-        self.lock.acquire_within(most).await.map(Leadership::new)
+        self.begin();
+        self.lock.acquire_within(most).await.map(|guard| self.leads(guard))
     }
 
-    /// Leads if nobody does; `None` if somebody leads, or waits to. Never waits.
+    /// Leads if there is no leader; returns `None` if there is one, or if another candidate waits. Never waits.
     ///
     /// # Errors
     ///
@@ -186,17 +194,31 @@ impl Candidate {
     ///
     /// Dropping the future leaves no term behind.
     pub async fn try_campaign(&self) -> Result<Option<Leadership>> {
-        Ok(self.lock.try_acquire().await?.map(Leadership::new))
+        self.begin();
+        Ok(self.lock.try_acquire().await?.map(|guard| self.leads(guard)))
     }
 
-    /// Leads for one term: [`campaign`](Self::campaign), [`run`](Leadership::run) and [`resign`](Leadership::resign) in one.
-    /// Returns what the work returned; to go on as a candidate, call it again.
+    /// Counts the campaign from its beginning, with no term yet.
+    fn begin(&self) {
+        if let Ok(name) = self.lock.name() {
+            self.lock.shared().meters.campaigning(name);
+        }
+    }
+
+    fn leads(&self, guard: LockGuard) -> Leadership {
+        let loss = guard.loss();
+        let counted = self.lock.shared().meters.leading(guard.name(), async move { loss.lost().await });
+        Leadership { guard, counted }
+    }
+
+    /// Leads for one term: [`campaign`](Self::campaign), [`run`](Leadership::run) and [`resign`](Leadership::resign) in
+    /// one. Returns the output of the work; to remain a candidate, call it again.
     ///
     /// # Errors
     ///
-    /// As [`campaign`](Self::campaign), before the work begins; [`ErrorKind::Lost`] when the term was over before the work, which
-    /// is dropped where it stands, or when the resignation finds that it had been. A resignation that fails otherwise goes on in
-    /// the background and is no error.
+    /// As [`campaign`](Self::campaign), before the work begins; [`ErrorKind::Lost`] when the term ended before the
+    /// work, which is then dropped unfinished, or when the resignation finds that it had ended. A resignation that
+    /// fails otherwise continues in the background and is no error.
     ///
     /// # Cancel safety
     ///
@@ -211,50 +233,47 @@ impl Candidate {
 /// A term of this candidate: it leads until it [resigns](Self::resign), is dropped, or the term is [lost](Self::lost). It is a
 /// *lease*, as a [`LockGuard`] is.
 ///
-/// **Dropping it resigns, but not at once**: the client's reaper calls the backend until it is acknowledged.
+/// **Dropping it resigns, but not at once**: the client's reaper calls the backend until it acknowledges.
 #[derive(Debug)]
 #[must_use = "dropping the leadership resigns"]
 pub struct Leadership {
+    counted: Only<Leading>,
     guard: LockGuard,
 }
 
 impl Leadership {
-    fn new(guard: LockGuard) -> Self {
-        Self { guard }
-    }
-
-    /// The name of the election.
+    /// Returns the name of the election.
     #[must_use]
     pub fn name(&self) -> &LockName {
         self.guard.name()
     }
 
-    /// The number of the term: the fence of its lock, greater than that of every earlier term, and what observers are told.
-    /// Constant; no I/O. Show it to whatever the leader changes.
+    /// Returns the number of the term: the fence of its lock, greater than that of every earlier term. Observers see
+    /// the same number. Constant; no I/O. Pass it to each store that the leader changes.
     #[must_use]
     pub fn term(&self) -> FencingToken {
         self.guard.fence()
     }
 
-    /// How long the term surely lasts from now if no renewal succeeds any more; zero once it is over.
+    /// Returns the time that the term surely lasts from now if no further renewal succeeds; zero once it has ended.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.guard.remaining()
     }
 
-    /// What is known of the term now. Reads the clock; no I/O, no task needed.
+    /// Returns the known state of the term. Reads the clock; no I/O, no task needed.
     #[must_use]
     pub fn state(&self) -> HoldState {
         self.guard.state()
     }
 
-    /// Whether the term lasts at this moment. Reads the clock; no I/O, no task needed.
+    /// Returns true if the term is valid now. Reads the clock; no I/O, no task needed.
     #[must_use]
     pub fn is_leader(&self) -> bool {
         self.guard.is_held()
     }
 
-    /// As [`is_leader`](Self::is_leader), for use with `?`.
+    /// Fails if the term is lost: [`is_leader`](Self::is_leader) for use with `?`.
     ///
     /// # Errors
     ///
@@ -263,8 +282,8 @@ impl Leadership {
         self.guard.check()
     }
 
-    /// Resolves when the term is over without a resignation, no later than its deadline, and without an answer from anywhere:
-    /// before any other candidate leads.
+    /// Resolves when the term ends without a resignation: no later than its deadline, even if the backend does not
+    /// answer, and before any other candidate leads.
     ///
     /// # Cancel safety
     ///
@@ -273,74 +292,81 @@ impl Leadership {
         self.guard.lost().await
     }
 
-    /// Tells the loss of the term to others: it can be cloned, sent to a task, and watched while the leader resigns.
+    /// Returns a handle that reports the loss of the term: it can be cloned, sent to a task, and watched while the
+    /// leader resigns.
     #[must_use]
     pub fn loss(&self) -> Loss {
         self.guard.loss()
     }
 
-    /// Runs `work` for as long as the term lasts: when it is lost, the work is dropped where it stands, as by
+    /// Runs `work` for as long as the term lasts: when the term is lost, the work is dropped unfinished, as by
     /// [`LockGuard::run`].
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Lost`] when the term was over before the work.
+    /// [`ErrorKind::Lost`] when the term ended before the work.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future drops the work. The leadership stays.
+    /// Dropping the future drops the work. The leadership remains.
     pub async fn run<F: Future>(&self, work: F) -> Result<F::Output> {
         self.guard.run(work).await
     }
 
-    /// Ends the term and waits for the backend's word. The next candidate is woken.
+    /// Ends the term and waits for the backend's acknowledgement. The next candidate is woken.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Lost`], with the reason, when the term had ended before, so that somebody else may
-    /// have led since; nobody else's term was touched. Otherwise whatever the driver reports: the resignation goes on in the
-    /// background with the same token until it is acknowledged, and the lease is no longer renewed.
+    /// [`ErrorKind::Lost`], with the reason, when the term had ended before, so that another candidate may have led
+    /// since; no other term was touched. Otherwise the driver's error: the resignation continues in the background with
+    /// the same token until it is acknowledged, and the lease is no longer renewed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future is like dropping the leadership: the resignation goes on in the background.
+    /// Dropping the future is like dropping the leadership: the resignation continues in the background.
     pub async fn resign(self) -> Result<()> {
-        self.guard.release().await
+        self.uncounted().release().await
+    }
+
+    /// Returns the lock of a leadership that no longer counts as one.
+    fn uncounted(self) -> LockGuard {
+        let Self { counted: _counted, guard } = self;
+        guard
     }
 }
 
 // Who leads, as somebody sees it who need not be a candidate.
 
-/// The least time between two looks.
+/// The least time between two polls.
 const SHORTEST: Duration = Duration::from_millis(10);
 
-/// What an observer sees of an election.
+/// An observer's view of an election.
 #[derive(Clone, Debug)]
 pub enum View {
     /// This candidate led when the backend was asked.
     Leader(Leader),
-    /// Nobody led when the backend was asked: the term before was over, and the next one had not begun.
+    /// No candidate led when the backend was asked: the term before had ended, and the next one had not begun.
     Nobody,
-    /// Who leads is not known: the backend did not answer; or it told a term that had been over before, which is not repeated; or
-    /// the lock is held by a foreign client, whose holds are not numbered.
+    /// The leader is not known: the backend did not answer; or it returned an earlier term that had already ended,
+    /// which is not repeated; or the lock is held by a foreign client, whose holds are not numbered.
     Unknown(Error),
 }
 
-/// Who leads.
+/// The leader of an election.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Leader {
-    /// What the candidate is called; `None` for who took the lock without being one, and without a label.
+    /// The candidate's label; `None` for a client that took the lock without being a candidate, and without a label.
     pub label: Option<Label>,
     /// The number of the term, greater than that of every earlier one.
     pub term: FencingToken,
-    /// How long the lease lasted without a renewal, when the backend was asked; `None` if that is not known. A living leader
-    /// renews it.
+    /// The time that the lease lasted without a renewal, when the backend was asked; `None` if that is not known. A
+    /// living leader renews it.
     pub rest: Option<Duration>,
 }
 
 impl View {
-    /// The leader, if there is one and it is known.
+    /// Returns the leader, if there is one and it is known.
     #[must_use]
     pub fn leader(&self) -> Option<&Leader> {
         match self {
@@ -349,7 +375,7 @@ impl View {
         }
     }
 
-    /// Whether an observer is to be told of `self` who was told of `other` last.
+    /// Returns true if an observer that reported `other` last has to report `self`.
     fn differs_from(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Leader(this), Self::Leader(that)) => (this.term, &this.label) != (that.term, &that.label),
@@ -360,7 +386,7 @@ impl View {
     }
 }
 
-/// What a look at the lock says of the election.
+/// Converts an inspection of the lock to a view of the election.
 fn seen(looked: Result<Inspection>) -> View {
     match looked.map(|inspection| inspection.holder) {
         Ok(None) => View::Nobody,
@@ -368,7 +394,7 @@ fn seen(looked: Result<Inspection>) -> View {
             View::Leader(Leader { label, term, rest: remaining })
         }
         Ok(Some(_)) => {
-            let text = "the lock of this election is held by a foreign client, whose holds have no fence";
+            let text = "the lock of this election is held by a foreign client, whose hold has no fence";
             View::Unknown(Error::new(ErrorKind::Protocol, text))
         }
         Err(error) => View::Unknown(error),
@@ -377,22 +403,23 @@ fn seen(looked: Result<Inspection>) -> View {
 
 /// Observes one election; made by [`Election::observe`](Election::observe).
 ///
-/// It looks when it is asked for the [next](Self::next) change: at a third of the ttl, at the end of the lease that was seen if
-/// that is sooner, and more often while nobody leads or the backend does not answer (after 50 ms, and at intervals that double).
-/// So it hears of a leader that died when its lease ends, and of a resignation within a third of the ttl;
-/// [`every`](Self::every) makes that sooner. One look is an [`inspect`](Lock::inspect). There is no background task, and an observer
-/// that nobody asks costs nothing.
+/// It polls while [`next`](Self::next) is awaited: at a third of the ttl, at the end of the observed lease if that is
+/// sooner, and more often while there is no leader or the backend does not answer (after 50 ms, and at intervals that
+/// double). So it reports the death of a leader when its lease ends, and a resignation within a third of the ttl;
+/// [`every`](Self::every) makes that sooner. One poll is an [`inspect`](Lock::inspect). There is no background task,
+/// and an observer that is not awaited costs nothing.
 ///
-/// A leader is told once for each term, not again when its lease is renewed. Terms that are over between two looks are not told.
+/// A leader is reported once for each term, not again when its lease is renewed. Terms that begin and end between two
+/// polls are not reported.
 #[derive(Debug)]
 #[must_use = "an observer does nothing until it is asked for the next view"]
 pub struct Observer {
     lock: Lock,
     every: Duration,
-    /// When to look again.
+    /// The time of the next poll.
     due: Option<Instant>,
     told: Option<View>,
-    /// The newest term that was seen.
+    /// The newest term seen.
     newest: Option<FencingToken>,
     pause: Pause,
 }
@@ -403,18 +430,18 @@ impl Observer {
         observer.every(every)
     }
 
-    /// The longest time between two looks. Default: a third of the election's ttl; at least 10 ms.
+    /// Sets the longest time between two polls. Default: a third of the election's ttl; at least 10 ms.
     pub fn every(mut self, span: Duration) -> Self {
         self.every = span.max(SHORTEST);
         self
     }
 
-    /// The first view at once, and then the next one that differs; `None` once the client is closed. The term of a leader is never
-    /// smaller than that of one before.
+    /// Returns the first view at once, and then the next one that differs; `None` once the client is closed. The term
+    /// of a leader is never smaller than that of an earlier one.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future loses nothing: the next call goes on where this one was.
+    /// Dropping the future loses nothing: the next call continues from there.
     pub async fn next(&mut self) -> Option<View> {
         let shared = std::sync::Arc::clone(self.lock.shared());
         tokio::select! {
@@ -424,7 +451,7 @@ impl Observer {
         }
     }
 
-    /// The same as a stream, which ends when the client is closed.
+    /// Returns the views as a stream, which ends when the client is closed.
     pub fn stream(self) -> impl Stream<Item = View> {
         futures_util::stream::unfold(self, async |mut observer| Some((observer.next().await?, observer)))
     }
@@ -450,12 +477,12 @@ impl Observer {
         }
     }
 
-    /// Does not believe in a term that was over before.
+    /// Replaces a view of a term that had already ended.
     fn credible(&mut self, view: View) -> View {
         let View::Leader(leader) = &view else { return view };
         match self.newest {
             Some(newest) if leader.term < newest => {
-                let text = format!("the backend tells of term {}, and term {newest} was seen before", leader.term);
+                let text = format!("the backend returned term {}, after term {newest}", leader.term);
                 View::Unknown(Error::new(ErrorKind::Protocol, text))
             }
             _ => {

@@ -1,4 +1,4 @@
-//! Fences at the resource: who may pass, and the number that they have to be beyond.
+//! Fence checks at the resource, and the floor that all fences of a driver exceed.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,51 +8,54 @@ use crate::driver::{BackendUrl, CredibleFences};
 use crate::value::error::{Error, ErrorKind, Result};
 use crate::value::token::FencingToken;
 
-/// A number that every fence of a driver is greater than: `fence_floor` in its settings or its URL.
+/// A number that every fence of a driver exceeds: `fence_floor` in its settings or its URL.
 ///
-/// Resources that check fences remember the greatest one, and refuse whoever comes with a smaller one. So the fences of a
-/// new backend, prefix or name have to go on from those of the old one. They do so by themselves where both count by the
-/// clock, which all drivers of tenure do by default; otherwise the floor is the greatest fence that was ever stored:
-/// `SELECT max(fence) FROM …`. The page `docs/changing-the-backend.md` of the repository says when that is.
+/// Resources that check fences remember the greatest one, and refuse smaller ones. So the fences of a new backend,
+/// prefix or name have to continue from those of the old one. They do so by themselves where both count by the clock,
+/// which all drivers of tenure do by default; otherwise the floor is the greatest fence that was ever stored: `SELECT
+/// max(fence) FROM …`. The page `docs/changing-the-backend.md` of the repository explains when that is the case.
 ///
 /// ```
-/// use tenure_core::{FenceFloor, FencingToken};
+/// # use tenure_core as tenure;
+/// use tenure::{FenceFloor, FencingToken};
 ///
-/// let seen = FencingToken::new(1_795_340_360_187_546).unwrap(); // the greatest in the table
+/// // The greatest in the table.
+/// let seen = FencingToken::new(1_795_340_360_187_546).unwrap();
 /// let floor = FenceFloor::new(seen.get())?;
 /// assert!(floor.first() > seen);
-/// assert!(FenceFloor::new(1 << 62).is_err()); // nobody would believe in the fences beyond it
+/// // Too far ahead: clients would refuse the fences beyond it.
+/// assert!(FenceFloor::new(1 << 62).is_err());
 /// # Ok::<(), tenure_core::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FenceFloor(u64);
 
 impl FenceFloor {
-    /// Zero: every fence is beyond it.
+    /// Zero: every fence exceeds it.
     pub const NONE: Self = Self(0);
 
-    /// The floor with this number.
+    /// Makes the floor with this number.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidArgument`] for one that is more than [a day](crate::driver::CLOCKS_APART) ahead of the wall
-    /// clock in microseconds since 1970, or not below 2^53: a counter that far ahead is taken for damaged, and quorums do
-    /// not believe in it.
+    /// [`ErrorKind::InvalidArgument`] for a number that is more than [a day](crate::driver::CLOCKS_APART) ahead of the
+    /// wall clock in microseconds since 1970, or not below 2^53: a counter that far ahead is considered damaged, and
+    /// quorums reject it.
     pub fn new(number: u64) -> Result<Self> {
         let (floor, credible) = (Self(number), CredibleFences::now());
         if number < u64::MAX && credible.contain(floor.first()) {
             return Ok(floor);
         }
         let text = format!(
-            "a fence_floor of {number} is too far ahead: fences are believed in up to {}, a day ahead of this machine's \
+            "a fence_floor of {number} is too large: the maximum is {}, a day ahead of this machine's \
              clock in microseconds since 1970",
             credible.greatest()
         );
         Err(Error::new(ErrorKind::InvalidArgument, text))
     }
 
-    /// The wall clock, in microseconds since 1970; [`NONE`](Self::NONE) where it shows a time before 1970 or from the year
-    /// 2255 on (2^53 µs).
+    /// Returns the wall clock, in microseconds since 1970; [`NONE`](Self::NONE) where it shows a time before 1970 or
+    /// from the year 2255 on (2^53 µs).
     #[must_use]
     pub fn now() -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).ok();
@@ -60,22 +63,22 @@ impl FenceFloor {
         micros.filter(|micros| *micros < 1 << 53).map_or(Self::NONE, Self)
     }
 
-    /// Takes the parameter `fence_floor` out of a URL.
+    /// Removes the parameter `fence_floor` from a URL and returns it.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidArgument`] when it is no number, and as [`new`](Self::new).
+    /// [`ErrorKind::InvalidArgument`] when it is not a number, and as [`new`](Self::new).
     pub fn read(url: &mut BackendUrl) -> Result<Option<Self>> {
         url.number("fence_floor")?.map(Self::new).transpose()
     }
 
-    /// The number.
+    /// Returns the number.
     #[must_use]
     pub const fn get(self) -> u64 {
         self.0
     }
 
-    /// The smallest fence beyond it.
+    /// Returns the smallest fence that exceeds it.
     ///
     /// # Panics
     ///
@@ -85,7 +88,7 @@ impl FenceFloor {
         FencingToken::new(self.0 + 1).expect("what was added to is not zero")
     }
 
-    /// Whether the fence is beyond it.
+    /// Returns true if the fence exceeds it.
     #[must_use]
     pub fn admits(self, fence: FencingToken) -> bool {
         fence.get() > self.0
@@ -102,31 +105,35 @@ impl fmt::Display for FenceFloor {
 
 /// Guards one resource: admits a fencing token unless a greater one was admitted before.
 ///
-/// Ask it **before you read** what you are going to change, and again before you write. A check of the write alone loses
-/// updates: Anna reads and is paused past her lease, Bert reads, Anna writes (nothing greater was seen: admitted), and
-/// Bert writes what he computed from the value before hers.
+/// Check it **before you read** the data to be changed, and again before you write. A check of the write alone loses
+/// updates: Anna reads and is paused past her lease, Bert reads, Anna writes (no greater token was seen: admitted), and
+/// Bert writes a value that he computed from the one before hers.
 ///
 /// ```
-/// use tenure_core::{FenceGate, FencingToken};
+/// # use tenure_core as tenure;
+/// use tenure::{FenceGate, FencingToken};
 ///
 /// let (gate, mut balance) = (FenceGate::new(), 100);
-/// let (anna, bert) = (FencingToken::new(7).unwrap(), FencingToken::new(8).unwrap());
+/// let anna = FencingToken::new(7).unwrap();
+/// let bert = FencingToken::new(8).unwrap();
 /// gate.admit(anna)?;
-/// let _read_by_anna = balance; // and here she is paused past her lease
+/// // She reads, and is paused past her lease.
+/// let _read_by_anna = balance;
 /// gate.admit(bert)?;
 /// let read_by_bert = balance;
-/// assert_eq!(gate.admit(anna).unwrap_err().seen, bert); // she cannot write any more
+/// // She cannot write any more.
+/// assert_eq!(gate.admit(anna).unwrap_err().seen, bert);
 /// gate.admit(bert)?;
 /// balance = read_by_bert + 5;
 /// # assert_eq!(balance, 105);
 /// # Ok::<(), tenure_core::StaleFence>(())
 /// ```
 ///
-/// What guards the resource itself, a mutex for example, must be held from the check to the end of the read or write.
+/// The resource's own guard, a mutex for example, must be held from the check to the end of the read or write.
 ///
-/// This is the in-process form of a check that belongs where the data is. In SQL, with a column `fence bigint NOT NULL
-/// DEFAULT 0` (see [`FencingToken`] for its type), the first statement claims the row and reads it, and the second writes; a statement
-/// that finds no row says that somebody holds the lock after you:
+/// This is the in-process form of a check that belongs in the data's store. In SQL, with a column `fence bigint NOT
+/// NULL DEFAULT 0` (see [`FencingToken`] for its type), the first statement claims the row and reads it, and the second
+/// writes; if a statement finds no row, a later holder has the lock:
 ///
 /// ```sql
 /// UPDATE account SET fence = $1 WHERE id = $2 AND fence <= $1 RETURNING balance;
@@ -139,7 +146,7 @@ impl fmt::Display for FenceFloor {
 pub struct FenceGate(AtomicU64);
 
 impl FenceGate {
-    /// A gate that has seen no token.
+    /// Makes a gate that has seen no token.
     #[must_use]
     pub const fn new() -> Self {
         Self(AtomicU64::new(0))
@@ -158,17 +165,17 @@ impl FenceGate {
         }
     }
 
-    /// The greatest token admitted so far.
+    /// Returns the greatest token admitted so far.
     #[must_use]
     pub fn seen(&self) -> Option<FencingToken> {
         FencingToken::new(self.0.load(Ordering::Acquire))
     }
 }
 
-/// A fencing token was smaller than one already seen: its holder has lost the lock to a later one.
+/// The error of a fencing token smaller than one already seen: its holder has lost the lock to a later one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StaleFence {
-    /// The token that was refused.
+    /// The refused token.
     pub offered: FencingToken,
     /// The greatest token seen before it.
     pub seen: FencingToken,

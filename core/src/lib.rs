@@ -1,35 +1,37 @@
 //! The core of tenure: values, driver traits, and the lock engine over them.
 //!
-//! Applications depend on the facade crate `tenure`, which re-exports what they need. Depend on this crate directly to
-//! write a driver: it knows no client library and no socket.
+//! Applications depend on the facade crate `tenure`, which re-exports the types for applications. Depend on this crate
+//! directly to write a driver: it contains no client library and no socket.
 //!
 //! | here | what |
 //! |---|---|
-//! | [`driver`] | the traits [`DistributedLock`](driver::DistributedLock), [`ReentrantLock`](driver::ReentrantLock) and [`DelayQueue`](driver::DelayQueue), and what they speak of |
-//! | [`Client`], [`Lock`], [`Reentrant`], [`LockAll`] | handles: how a lock is asked for |
-//! | [`LockGuard`], [`ReentrantGuard`], [`LockAllGuard`] | held locks, and how their loss is told |
-//! | [`Election`](election::Election), [`Leadership`](election::Leadership), [`Observer`](election::Observer) | one leader among candidates, and who observes it |
-//! | [`Queue`](queue::Queue), [`Delivery`](queue::Delivery), [`Worker`](queue::Worker), [`DeadLetters`](queue::DeadLetters) | delay queues: messages that are due later, and who handles them |
+//! | [`driver`] | the traits [`DistributedLock`](driver::DistributedLock), [`ReentrantLock`](driver::ReentrantLock) and [`DelayQueue`](driver::DelayQueue), and their types |
+//! | [`rules`] | the decisions of drivers whose backend only stores rows |
+//! | [`Client`], [`Lock`], [`Reentrant`], [`LockAll`] | handles, with the options of an acquisition |
+//! | [`LockGuard`], [`ReentrantGuard`], [`LockAllGuard`] | held locks, which report their loss |
+//! | [`Election`](election::Election), [`Leadership`](election::Leadership), [`Observer`](election::Observer) | one leader among candidates, and its observers |
+//! | [`Queue`](queue::Queue), [`Delivery`](queue::Delivery), [`Worker`](queue::Worker), [`DeadLetters`](queue::DeadLetters) | delay queues: messages that are due later, and their handlers |
 //! | [`FencingToken`], [`FenceGate`], [`FenceFloor`] | protection for the resource, from holders that lost the lock without knowing |
 //! | [`telemetry`] | names of spans and events |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-/// What [`Client::doctor`] found.
+/// The types of a health check's result, as [`Client::doctor`] returns it.
 pub mod doctor {
     pub use crate::driver::{Checkup, Concern, Finding, Topic};
 }
 pub mod driver;
 pub mod election;
 pub mod queue;
+pub mod rules;
 pub mod telemetry;
 
 #[cfg(feature = "mock")]
 pub mod mock {
     //! `mockall` mocks of the driver traits, for tests of code that is generic over drivers.
     //!
-    //! To test an application, prefer the memory driver: it behaves, and it can be told to fail. A new major version of
-    //! `mockall` is a breaking change of this module alone.
+    //! To test an application, prefer the memory driver: it has real behaviour, and can be set to fail. A new major
+    //! version of `mockall` is a breaking change of this module alone.
     //!
     //! ```
     //! use std::sync::Arc;
@@ -65,7 +67,7 @@ mod reentrant;
 mod runtime;
 
 mod value {
-    //! Values: what drivers, the engine and users speak of. They know of nothing above them.
+    //! Values: the types that drivers, the engine and users share. They depend on nothing above them.
 
     pub(crate) mod error;
     pub(crate) mod queue;

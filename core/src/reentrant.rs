@@ -17,25 +17,45 @@ use crate::value::token::OwnerId;
 
 /// A handle on one lock, to be entered and re-entered by one owner. Cheap to make and to clone; holds nothing.
 ///
-/// Who the owner is, is a value ([`OwnerId`]): not the thread, not the task, not this handle. Every entry has a guard
-/// of its own, all guards of one hold share its lease and its fencing token, and are lost together. Guards may be
-/// dropped in any order; the last one frees the lock.
+/// The owner is a value ([`OwnerId`]), not the thread, the task or this handle. Every entry has its own guard; all
+/// guards of one hold share its lease and its fencing token, and are lost together. Guards may be dropped in any order;
+/// the last one frees the lock.
 ///
-/// The names are those of plain locks: a name held by [`Lock`](crate::Lock) is busy here, and the other way round.
+/// The names are those of plain locks: a name held by [`Lock`](crate::Lock) is busy here, and the reverse.
+///
+/// ```
+/// # use tenure_core as tenure;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> tenure::Result<()> {
+/// # let client = tenure::Client::new(tenure_memory::MemoryDriver::new());
+/// use tenure::OwnerId;
+///
+/// // Pass the owner down the call stack.
+/// let owner = OwnerId::new();
+/// let order = client.reentrant("orders/42", &owner);
+/// let outer = order.acquire().await?;
+/// let inner = order.acquire().await?;
+/// assert_eq!((inner.depth(), inner.fence()), (2, outer.fence()));
+///
+/// let other = client.reentrant("orders/42", &OwnerId::new());
+/// assert!(other.try_acquire().await?.is_none());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Reentrant {
     local_queues: Arc<LocalQueues>,
-    /// Or why there is no such name: the error of every call.
+    /// The name, or the error of every call if the name is invalid.
     name: Result<LockName>,
     owner: OwnerId,
     options: Options,
 }
 
 impl Client {
-    /// A handle on the lock of this name, to be entered and re-entered by `owner`. Cheap; does no I/O.
+    /// Returns a handle on the lock of this name, to be entered and re-entered by `owner`. Cheap; does no I/O.
     ///
-    /// A bad name is refused as by [`Client::lock`]. With a driver that has no re-entrant locks every call fails with
-    /// [`ErrorKind::Unsupported`]; [`reentrant_capabilities`](Self::reentrant_capabilities) says so beforehand.
+    /// An invalid name is refused as by [`Client::lock`]. With a driver that has no re-entrant locks, every call fails
+    /// with [`ErrorKind::Unsupported`]; [`reentrant_capabilities`](Self::reentrant_capabilities) shows this beforehand.
     pub fn reentrant(&self, name: impl AsRef<[u8]>, owner: &OwnerId) -> Reentrant {
         let (local_queues, name) = (Arc::clone(&self.local_queues), LockName::new(name));
         Reentrant { local_queues, name, owner: *owner, options: Options::default() }
@@ -43,7 +63,7 @@ impl Client {
 }
 
 impl Reentrant {
-    /// The name of the lock.
+    /// Returns the name of the lock.
     ///
     /// # Errors
     ///
@@ -52,7 +72,7 @@ impl Reentrant {
         self.name.as_ref().map_err(Error::clone)
     }
 
-    /// Who enters.
+    /// Returns the owner that enters.
     #[must_use]
     pub fn owner(&self) -> &OwnerId {
         &self.owner
@@ -60,21 +80,21 @@ impl Reentrant {
 
     option_setters!();
 
-    /// Enters if the lock is free or the owner's own; `None` if another has it.
+    /// Enters if the lock is free or the owner's own; returns `None` if another owner has it.
     ///
     /// # Errors
     ///
     /// As [`Lock::try_acquire`](crate::Lock::try_acquire); [`ErrorKind::LimitReached`](crate::ErrorKind::LimitReached)
-    /// also when the owner is in as deep as the driver allows.
+    /// also when the owner has as many entries as the driver allows.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves no entry behind: what was sent is undone with the same token.
+    /// Dropping the future leaves no entry behind: the client undoes the sent request with the same token.
     pub async fn try_acquire(&self) -> Result<Option<ReentrantGuard>> {
         self.take(Patience::None).await
     }
 
-    /// Enters, waiting as long as it takes.
+    /// Enters, waiting without a limit.
     ///
     /// # Errors
     ///
@@ -100,7 +120,7 @@ impl Reentrant {
         self.take(Patience::Within(most)).await.map(ReentrantGuard::certain)
     }
 
-    /// Enters, waiting as long as it takes, does the work for as long as the lease lasts, and leaves again, as
+    /// Enters, waiting without a limit, runs `work` for as long as the lease lasts, and leaves again, as
     /// [`Lock::with`](crate::Lock::with) does.
     ///
     /// # Errors
@@ -116,10 +136,11 @@ impl Reentrant {
         unless_lost(guard.release().await, output)
     }
 
-    /// The owner's hold, as the backend has it: how deep it is inside, under which fence, for how long. `None` if the owner is
-    /// not inside. One look, which changes nothing; by the time of the answer it may be otherwise.
+    /// Returns the owner's hold from the backend: its depth, its fence and its remaining time. `None` if the owner is
+    /// not inside. One request, which changes nothing; the hold may have changed by the time of the answer.
     ///
-    /// Where [`OwnerScope::Process`](crate::driver::OwnerScope::Process) is declared, an owner of another process is not seen.
+    /// Where [`OwnerScope::Process`](crate::driver::OwnerScope::Process) is declared, owners of other processes are not
+    /// seen.
     ///
     /// # Errors
     ///
@@ -138,7 +159,7 @@ impl Reentrant {
         self.local_queues.shared()
     }
 
-    /// The name, where there are re-entrant locks at all.
+    /// Returns the name, if the driver has re-entrant locks.
     fn supported(&self) -> Result<&LockName> {
         if self.shared().backend.reentrant().is_none() {
             let text = format!("the driver \"{}\" has no re-entrant locks", self.shared().driver());
@@ -157,7 +178,7 @@ impl Reentrant {
 
 // The guard of one entry.
 
-/// One entry of a re-entrant lock. What is said of [`LockGuard`](crate::LockGuard) holds here too.
+/// One entry of a re-entrant lock. The documentation of [`LockGuard`](crate::LockGuard) applies here too.
 ///
 /// **Dropping the guard undoes its entry, but not at once**: its token goes to the client's reaper.
 #[derive(Debug)]
@@ -179,29 +200,29 @@ impl ReentrantGuard {
 
     guard_methods!();
 
-    /// Whose entry this is.
+    /// Returns the owner of this entry.
     #[must_use]
     pub fn owner(&self) -> &OwnerId {
         &self.owner
     }
 
-    /// How many entries the owner had when this one was made, this one included. Constant; no I/O.
+    /// Returns the number of entries that the owner had when this one was made, this one included. Constant; no I/O.
     #[must_use]
     pub fn depth(&self) -> u32 {
         self.held.depth()
     }
 
-    /// Undoes this entry and waits for the backend's word. Returns how many entries of the owner are left; with the last one
-    /// the lock is free.
+    /// Undoes this entry and waits for the backend's acknowledgement. Returns the number of entries that the owner has
+    /// left; with the last one the lock is free.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Lost`], with the reason, when the hold had ended before; nobody else's lock was touched. Otherwise whatever
-    /// the driver reports: the exit goes on in the background with the same token.
+    /// [`ErrorKind::Lost`], with the reason, when the hold had ended before; no other hold was touched. Otherwise the
+    /// driver's error: the exit continues in the background with the same token.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future is like dropping the guard: the exit goes on in the background.
+    /// Dropping the future is like dropping the guard: the exit continues in the background.
     pub async fn release(self) -> Result<u32> {
         let (name, owner) = (self.name().clone(), self.owner);
         let call = |shared: Arc<Shared>, token, _| async move {

@@ -1,5 +1,5 @@
-//! What runs on a runtime that is not ours: calls bounded in time, tasks that any living runtime carries, and alarms from outside,
-//! for when a runtime's own timers are late or stand still.
+//! Work on the user's runtimes: calls bounded in time, tasks that any living runtime can run, and alarms from outside,
+//! for when a runtime's own timers are late or paused.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ use crate::value::error::{Error, ErrorKind, Result};
 // These hold what they wait for once. An `async fn` holds a future that it is given twice, as its argument and while it waits for
 // it; with a few around each other, what a program spawns for one lock would take kilobytes.
 
-/// A request whose outcome is unknown when it takes longer than `limit`.
+/// Bounds a request, whose outcome is unknown when it takes longer than `limit`.
 pub(crate) fn bounded<T>(limit: Duration, call: impl Future<Output = Result<T>>) -> impl Future<Output = Result<T>> {
     let unanswered = move || Err(Error::new(ErrorKind::Indeterminate, format!("no answer within {limit:?}")));
     yielding(within(limit, call).map(move |answer| answer.unwrap_or_else(unanswered)))
@@ -38,8 +38,8 @@ pub(crate) fn within<T>(limit: Duration, work: impl Future<Output = T>) -> impl 
     waiting_within(limit, || (), work)
 }
 
-/// As [`within`]. What `waits` returns is kept from when `work` first has to wait until it is done or given up; it is not called for
-/// work that is done at once.
+/// Waits as [`within`]. The result of `waits` is kept from when `work` first has to wait until it is done or given up;
+/// it is not called for work that is done at once.
 pub(crate) fn waiting_within<T, W>(
     limit: Duration,
     waits: impl FnOnce() -> W,
@@ -60,8 +60,8 @@ pub(crate) fn waiting_within<T, W>(
     })
 }
 
-/// Lets others have a turn before a failure is told. Over a connection that is down calls fail at once, and a loop on them would
-/// keep the only thread of a runtime from the tasks that open the connection again and that undo what was given up.
+/// Yields to other tasks before a failure is returned. Over a broken connection calls fail at once, and a loop on them
+/// would keep the only thread of a runtime from the tasks that open the connection again and that run clean-ups.
 pub(crate) fn yielding<T>(call: impl Future<Output = Result<T>>) -> impl Future<Output = Result<T>> {
     call.then(async |answer| {
         if answer.is_err() {
@@ -74,25 +74,25 @@ pub(crate) fn yielding<T>(call: impl Future<Output = Result<T>>) -> impl Future<
 
 // What is known of a panic.
 
-/// The text that a panic came with.
+/// Returns the text of a panic.
 pub(crate) fn text(panic: &(dyn Any + Send)) -> &str {
     let formatted = panic.downcast_ref::<String>().map(String::as_str);
-    formatted.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it gave no text")
+    formatted.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no panic message")
 }
 
-/// The error that stands for a panic of `whom`.
-fn told(whom: &str, panic: &(dyn Any + Send)) -> Error {
+/// Returns the error for a panic of `whom`.
+fn panicked(whom: &str, panic: &(dyn Any + Send)) -> Error {
     Error::new(ErrorKind::Protocol, format!("{whom} panicked: {}", text(panic)))
 }
 
-/// What `work` of somebody else returns; an error if it panics.
+/// Returns the result of foreign `work`; an error if it panics.
 pub(crate) fn caught<T>(whom: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
-    std::panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(told(whom, &*panic)))
+    std::panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(panicked(whom, &*panic)))
 }
 
-/// As [`caught`], for a future.
+/// Waits as [`caught`], for a future.
 pub(crate) fn caught_in<T>(whom: &str, work: impl Future<Output = Result<T>>) -> impl Future<Output = Result<T>> {
-    AssertUnwindSafe(work).catch_unwind().map(|done| done.unwrap_or_else(|panic| Err(told(whom, &*panic))))
+    AssertUnwindSafe(work).catch_unwind().map(|done| done.unwrap_or_else(|panic| Err(panicked(whom, &*panic))))
 }
 
 // Background tasks that belong to no runtime: whichever living one uses the client carries them.
@@ -100,8 +100,8 @@ pub(crate) fn caught_in<T>(whom: &str, work: impl Future<Output = Result<T>>) ->
 /// The pause before a task that panicked begins anew.
 const AFTER_PANIC: Duration = Duration::from_secs(1);
 
-/// The background tasks of one client, and the runtimes that use it. When the runtime ends that carries a task, the task
-/// begins anew on another one; without another one, on the next that uses the client.
+/// The background tasks of one client, and the runtimes that use it. When the runtime of a task ends, the task begins
+/// anew on another one; if there is no other, on the next that uses the client.
 #[derive(Default)]
 pub(crate) struct Background(Arc<Carriers>);
 
@@ -111,7 +111,7 @@ struct Carriers(Mutex<State>);
 #[derive(Default)]
 struct State {
     runtimes: Vec<Runtime>,
-    /// Tasks that no runtime carries.
+    /// Tasks without a runtime.
     stranded: Vec<Arc<Task>>,
 }
 
@@ -132,7 +132,7 @@ struct Task {
 }
 
 impl Background {
-    /// Notes that the current runtime uses the client, which may then carry its tasks.
+    /// Records that the current runtime uses the client, and may then run its tasks.
     pub(crate) fn visit(&self) -> Result<()> {
         let Ok(handle) = Handle::try_current() else {
             return Err(Error::new(ErrorKind::InvalidArgument, "a client must be used inside a tokio runtime"));
@@ -155,7 +155,8 @@ impl Background {
         Ok(())
     }
 
-    /// Runs what `begin` returns, and once more from its beginning on another runtime when its own one ends before it does.
+    /// Runs the result of `begin`, and once more from its beginning on another runtime when its runtime ends before it
+    /// does.
     pub(crate) fn run<F>(&self, begin: impl Fn() -> F + Send + Sync + 'static)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -203,7 +204,7 @@ async fn carry(carried: Carried) {
     carried.task.over.store(true, Ordering::Release);
 }
 
-/// A task on its runtime. Dropped before it is over, since the runtime ends, it begins on another one.
+/// A task on its runtime. Dropped early, because the runtime ends, it begins on another one.
 struct Carried {
     task: Arc<Task>,
     id: Id,
@@ -220,7 +221,7 @@ impl Drop for Carried {
     }
 }
 
-/// Notices that a runtime ends which carries nothing.
+/// Notices the end of a runtime that runs no task.
 struct Lookout {
     id: Id,
     carriers: Weak<Carriers>,
@@ -247,22 +248,22 @@ impl fmt::Debug for Background {
 // other workers are free. A task that was woken by this thread is carried by one of these, which afterwards looks after
 // timers and connections. (One that was woken by the task that blocks is not: it stays with the blocked worker.)
 
-/// How long the thread stays without work.
+/// The time that the thread remains without work.
 const LINGER: Duration = Duration::from_secs(10);
 
 static THREAD: Alarms = Alarms { state: Mutex::new(Timetable::new()), changed: Condvar::new() };
 
 struct Alarms {
     state: Mutex<Timetable>,
-    /// Told when the thread has to look sooner.
+    /// Notified when the thread has to check sooner.
     changed: Condvar,
 }
 
 struct Timetable {
-    /// By instant, then in the order in which they were set.
+    /// The alarms, by instant, then in the order in which they were set.
     set: BTreeMap<(Instant, u64), Arc<Notify>>,
     last: u64,
-    /// When the thread looks next, alarm or not; `None` when there is no thread.
+    /// The time of the thread's next check, with or without an alarm; `None` when there is no thread.
     looks_at: Option<Instant>,
 }
 
@@ -272,7 +273,7 @@ pub(crate) struct Alarm {
     at: (Instant, u64),
 }
 
-/// Sleeps until the instant: within a tenth of a millisecond of it where the machine is idle.
+/// Sleeps until the instant: within a tenth of a millisecond of it on an idle machine.
 ///
 /// # Cancel safety
 ///
@@ -293,7 +294,7 @@ pub(crate) async fn sleep_until(until: tokio::time::Instant) {
 
 /// Waits for `work` until `limit` has passed; `None` if it is not done by then.
 pub(crate) async fn timeout<F: Future>(limit: Duration, work: F) -> Option<F::Output> {
-    let until = tokio::time::Instant::now() + limit;
+    let Some(until) = tokio::time::Instant::now().checked_add(limit) else { return Some(work.await) };
     tokio::select! {
         biased;
         done = work => Some(done),
@@ -302,7 +303,7 @@ pub(crate) async fn timeout<F: Future>(limit: Duration, work: F) -> Option<F::Ou
 }
 
 impl Alarm {
-    /// Rings `bell` at the instant; `None` if no thread can be had for that.
+    /// Rings `bell` at the instant; `None` if no thread can be started for that.
     pub(crate) fn set(at: Instant, bell: &Arc<Notify>) -> Option<Self> {
         let mut state = THREAD.state();
         match state.looks_at {
@@ -340,7 +341,7 @@ impl Alarms {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the thread does.
+    /// Runs the thread.
     fn ring(&self) {
         let mut state = self.state();
         loop {
@@ -394,7 +395,7 @@ mod tests {
         assert_eq!(within(Duration::ZERO, pending::<()>()).await, None);
     }
 
-    /// Work that is never done and uses up the task's turn each time would keep a timer that asks for a part of it from ringing.
+    /// Work that is never done and uses up the task's turn each time would block a timer that needs a part of it.
     #[tokio::test]
     async fn the_limit_holds_for_work_that_uses_up_the_turn() {
         let greedy = async {
@@ -411,7 +412,7 @@ mod tests {
         tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
     }
 
-    /// A task that counts how often it began, and how many of it run.
+    /// Starts a task that counts its beginnings, and its running instances.
     fn counting(background: &Background) -> (Arc<AtomicUsize>, Arc<()>) {
         let (begun, running) = (Arc::<AtomicUsize>::default(), Arc::new(()));
         let (count, runs) = (Arc::clone(&begun), Arc::downgrade(&running));
@@ -598,7 +599,7 @@ mod tests {
         }
     }
 
-    /// A paused clock does not move while a thread works for the runtime; the alarm rings all the same.
+    /// A paused clock does not move while a thread works for the runtime; the alarm rings nevertheless.
     #[tokio::test(start_paused = true)]
     async fn an_alarm_that_rings_before_it_is_time_on_a_paused_clock_ends_no_sleep() {
         let until = tokio::time::Instant::now() + Duration::from_millis(5);

@@ -1,28 +1,30 @@
-//! What the engine reports, with the feature `tracing`. Without it, nothing is compiled in.
+//! Spans and events of the engine, with the feature `tracing`. Without it, nothing is compiled in.
 //!
 //! | name | kind | level | fields | when |
 //! |---|---|---|---|---|
-//! | `tenure.acquire` | span | debug | `driver`, `name`, `outcome` | around every acquisition; the outcome is `at_once`, `waited`, `busy` or the kind of the error, and empty when the future was dropped. It follows from the span in which another task of this client gave the lock back or got it for this one, where there was one |
+//! | `tenure.acquire` | span | debug | `driver`, `name`, `outcome` | around every acquisition; the outcome is `at_once`, `waited`, `busy` or the kind of the error, and empty when the future was dropped. It follows from the span in which another task of this client released the lock or got it for this one, if there was one |
 //! | `tenure.granted` | event | debug | `name`, `fence`, `waited_ms` | a wait ended with the lock |
 //! | `tenure.lost` | event | warn | `name`, `fence`, `reason` | a lease ended before its release |
 //! | `tenure.renewal_failed` | event | warn | `name`, `error`, `count` | renewals were not confirmed, and are retried: the first one, and then at most one event a second, which names the latest; `count` is their number since the event before |
 //! | `tenure.renewals_recovered` | event | info | `name`, `count` | a renewal was confirmed, and none had failed for a second; `count` failed since the event before |
-//! | `tenure.wait_disturbed` | event | warn | `name`, `error` | the backend failed during a wait; it goes on |
-//! | `tenure.waits_for_own_client` | event | warn | `name`, `waited_ms` | a wait has outlasted its ttl, and for at least the second half of it one and the same hold of this client was in the way: perhaps the waiter's own, and then it waits for ever. Once for each wait |
-//! | `tenure.cleanup_retried` | event | debug | `name`, `error` | an undoing was not acknowledged; it is retried |
-//! | `tenure.cleanup_given_up` | event | warn | `name`, `error` | an undoing cannot matter any more, unacknowledged |
-//! | `tenure.node_unfit` | event | warn | `node`, `error` | redlock: a node refuses its votes for a reason that a person has to remove, and the others make up for it. Once, until it votes again |
+//! | `tenure.wait_disturbed` | event | warn | `name`, `error` | the backend failed during a wait; the wait continues |
+//! | `tenure.waits_for_own_client` | event | warn | `name`, `waited_ms` | a wait has outlasted its ttl, and for at least the second half of it a single hold of this client blocked the lock: perhaps the waiter's own, and then it waits forever. Once for each wait |
+//! | `tenure.cleanup_retried` | event | debug | `name`, `error` | a clean-up was not acknowledged; it is retried |
+//! | `tenure.cleanup_given_up` | event | warn | `name`, `error` | a clean-up cannot matter any more, and was not acknowledged |
+//! | `tenure.node_unfit` | event | warn | `node`, `error` | redlock: a node refuses its votes for a reason that a person has to remove, and the other nodes form the quorum. Once, until it votes again |
 //! | `tenure.push` | span | debug | `driver`, `queue`, `count` | around every push |
 //! | `tenure.received` | event | debug | `queue`, `count` | a request brought messages |
-//! | `tenure.healed` | event | warn | `queue`, `expired`, `dead`, `postponed`, `orphans` | a request found leases that had ended, or messages that are delivered no more |
+//! | `tenure.healed` | event | warn | `queue`, `expired`, `dead`, `postponed`, `orphans` | a request found leases that had ended, or messages that are not delivered any more |
 //! | `tenure.settled` | event | debug | `queue`, `id`, `attempt`, `how`, `answer` | a settlement was answered |
 //! | `tenure.dead_letter` | event | warn | `queue`, `id`, `attempt`, `reason` | a settlement moved a message to the dead letters, or left it waiting for a place there |
 //! | `tenure.occurrence_passed_over` | event | warn | `queue`, `id`, `attempt`, `how` | an occurrence of a recurring message is not handled: it was missed, has no attempts left, or is not understood |
+//! | `tenure.change_failed` | event | warn | `queue`, `id`, `error` | a recurring message whose occurrence was in flight could not be replaced; tried again if the error passes by itself |
 //! | `tenure.delivery_lost` | event | warn | `queue`, `id`, `attempt` | a lease ended before its message was settled |
-//! | `tenure.queue_disturbed` | event | warn | `queue`, `error` | a request for messages or of settlements failed; who waits goes on waiting |
-//! | `tenure.queue_unwatched` | event | warn | `queue`, `error` | there are no wake-ups; the queue is asked every two seconds until there are |
+//! | `tenure.queue_disturbed` | event | warn | `queue`, `error` | a request for messages or of settlements failed; receivers continue to wait |
+//! | `tenure.queue_unwatched` | event | warn | `queue`, `error` | there are no wake-ups; the client polls the queue every two seconds until there are |
 //! | `tenure.worker_started` | event | debug | `queue`, `concurrency` | a worker begins |
-//! | `tenure.worker_refused` | event | error | `queue`, `error` | a worker stops, since the queue refuses it for good |
+//! | `tenure.worker_refused` | event | error | `queue`, `error` | a worker stops, because the queue refuses it for good |
+//! | `tenure.handler_unfinished` | event | warn | `queue`, `id` | the shutdown of a worker returned, and this message is still in hand: its handler blocks its thread, or the backend does not answer its settlement |
 //! | `tenure.worker_stopped` | event | debug | `queue`, `handled`, `retried`, `dead`, `put_off`, `parked`, `returned`, `stale`, `unconfirmed`, `failed` | a worker has ended |
 //!
 //! No field holds an owner token, a credential or a payload.
@@ -49,7 +51,7 @@ mod enabled {
     use crate::value::time::{LeaseInstant, LostReason};
     use crate::value::token::FencingToken;
 
-    /// Whether anything is reported.
+    /// True if anything is reported.
     pub(crate) const REPORTS: bool = true;
 
     pub(crate) fn in_acquire_span<F: Future, O>(
@@ -69,12 +71,12 @@ mod enabled {
         told.instrument(span)
     }
 
-    /// Where a lock was passed on to a waiter.
+    /// The origin of a lock that was handed over to a waiter.
     #[derive(Clone, Debug)]
     pub(crate) struct Origin(Span);
 
     impl Origin {
-        /// Here: the span of whoever gives the lock back, or gets it for the others.
+        /// Makes the origin here: the span of the task that releases the lock, or gets it for the others.
         pub(crate) fn here() -> Self {
             Self(Span::current())
         }
@@ -162,6 +164,10 @@ mod enabled {
         tracing::warn!(name: "tenure.occurrence_passed_over", %queue, %id, attempt, ?how);
     }
 
+    pub(crate) fn change_failed(queue: &QueueName, id: &MessageId, error: &Error) {
+        tracing::warn!(name: "tenure.change_failed", %queue, %id, %error);
+    }
+
     pub(crate) fn delivery_lost(queue: &QueueName, id: &MessageId, attempt: u32) {
         tracing::warn!(name: "tenure.delivery_lost", %queue, %id, attempt);
     }
@@ -180,6 +186,10 @@ mod enabled {
 
     pub(crate) fn worker_refused(queue: &QueueName, error: &Error) {
         tracing::error!(name: "tenure.worker_refused", %queue, %error);
+    }
+
+    pub(crate) fn handler_unfinished(queue: &QueueName, id: &MessageId) {
+        tracing::warn!(name: "tenure.handler_unfinished", %queue, %id);
     }
 
     pub(crate) fn worker_stopped(queue: &QueueName, counts: [u64; 9]) {
@@ -201,7 +211,7 @@ mod disabled {
     use crate::value::time::{LeaseInstant, LostReason};
     use crate::value::token::FencingToken;
 
-    /// Whether anything is.
+    /// False: nothing is reported.
     pub(crate) const REPORTS: bool = false;
 
     pub(crate) fn in_acquire_span<F: Future>(
@@ -248,6 +258,8 @@ mod disabled {
 
     pub(crate) fn settled(_queue: &QueueName, _id: &MessageId, _attempt: u32, _how: &Settlement, _answer: Settled) {}
 
+    pub(crate) fn change_failed(_queue: &QueueName, _id: &MessageId, _error: &Error) {}
+
     pub(crate) fn delivery_lost(_queue: &QueueName, _id: &MessageId, _attempt: u32) {}
 
     pub(crate) fn passed_over(_queue: &QueueName, _id: &MessageId, _attempt: u32, _how: &Settlement) {}
@@ -257,6 +269,8 @@ mod disabled {
     pub(crate) fn queue_unwatched(_queue: &QueueName, _error: &Error) {}
 
     pub(crate) fn worker_started(_queue: &QueueName, _concurrency: usize) {}
+
+    pub(crate) fn handler_unfinished(_queue: &QueueName, _id: &MessageId) {}
 
     pub(crate) fn worker_stopped(_queue: &QueueName, _counts: [u64; 9]) {}
 

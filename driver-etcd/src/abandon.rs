@@ -1,8 +1,9 @@
-//! Undoing whatever a token asked for.
+//! Undoing all requests of a token.
 //!
-//! A plain token is undone by revoking its leases: with them goes its hold, and a transaction that names one of them and
-//! arrives later is refused by etcd. Its place is on the lease of the session, which sees to that. An entry of a re-entrant hold must not take the other entries
-//! along; it is taken out of the list first, which also makes every transaction fail that was made from an older list.
+//! Revoking its leases undoes a plain token: the hold ends with them, and etcd refuses a transaction that names one of
+//! them and arrives later. Its place is on the lease of the session, which removes it. Undoing one entry of a
+//! re-entrant hold must not end the other entries. So that entry is removed from the list first, which also makes every
+//! transaction fail that was built from an older list.
 
 use futures_util::future::join_all;
 use tenure_core::driver::ReentrantEntry;
@@ -18,8 +19,10 @@ impl Inner {
     /// Refuses the token from now on, and undoes what it has.
     pub(crate) async fn abandon(&self, owner: Option<OwnerId>, name: &LockName, token: &OwnerToken) -> Result<()> {
         self.link.ensure_open()?;
+        // First: what a request of this token makes from now on, it undoes itself.
         let known = self.tickets.bury(token);
         self.undo(owner, name, token, known).await?;
+        // Only now: until everything is undone, a repeated abandonment has the same work to do.
         self.tickets.settle(token);
         Ok(())
     }
@@ -37,6 +40,7 @@ impl Inner {
             Some(known) => known.waiting,
             None => self.find_place(&keys, token).await?.map(Waiting::from),
         };
+        // The place before the hold: at the lock that becomes free, the place could be the first in line.
         if let Some(waiting) = waiting {
             self.session.leave(&keys, &waiting).await?;
         }
@@ -78,7 +82,7 @@ impl Inner {
     }
 
     /// Writes the owner's hold anew, unchanged, so that an entry on its way finds another revision than it expects;
-    /// tells which lease the hold is on.
+    /// returns the lease of the hold.
     async fn refuse_late_entry(&self, keys: &NameKeys, entry: &ReentrantEntry) -> Result<Option<i64>> {
         let mut hold = self.hold(keys).await?;
         loop {
@@ -122,7 +126,7 @@ mod tests {
         }
     }
 
-    /// By a client that knows nothing of it: what stands is found.
+    /// Another client, which knows nothing of the token, finds its keys and deletes them.
     #[tokio::test]
     async fn a_token_is_undone_by_any_client_and_no_other_one_with_it() {
         let (cluster, driver) = served();

@@ -1,4 +1,4 @@
-//! What the answers to transactions say of a name.
+//! The state of a name, read from the answers to transactions.
 
 use etcd_client::{GetResponse, KeyValue, TxnResponse};
 use tenure_core::{FencingToken, OwnerToken, Result};
@@ -9,10 +9,10 @@ use crate::link::{odd, reads, revision};
 use crate::record::Record;
 use crate::tickets::Place;
 
-/// A hold as it stands in etcd.
+/// A hold, as read from etcd.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HoldSeen {
-    /// `None` if somebody else wrote it.
+    /// `None` if the value was not written by tenure.
     pub(crate) record: Option<Record>,
     /// The revision in which it was granted.
     pub(crate) granted: i64,
@@ -40,7 +40,7 @@ pub(crate) struct Head {
     pub(crate) key: Vec<u8>,
     pub(crate) revision: i64,
     pub(crate) lease: i64,
-    /// `None` if it is no place: somebody else wrote it.
+    /// `None` if the key is no place: it was not written by tenure.
     pub(crate) spot: Option<Spot>,
 }
 
@@ -59,12 +59,12 @@ pub(crate) struct Enqueued {
 pub(crate) enum Tried<T> {
     /// It was made, in this revision.
     Done(i64),
-    /// It was not; this is how things stand.
+    /// It was not made; this is the current state.
     Not(T),
 }
 
 impl HoldSeen {
-    /// The first fence of the grant; `None` if somebody else wrote it.
+    /// The first fence of the grant; `None` if the value was not written by tenure.
     pub(crate) fn fence(&self) -> Option<FencingToken> {
         fences::of_lock(self.record.as_ref()?.base, self.granted).ok()
     }
@@ -77,7 +77,7 @@ impl Seen {
         self.hold.is_none() && first.is_some_and(|first| first.token == *token)
     }
 
-    /// Whether only somebody else's key keeps a free lock from the token.
+    /// Whether only a foreign key keeps a free lock from the token.
     pub(crate) fn is_obstructed(&self) -> bool {
         self.hold.is_none() && self.head.as_ref().is_some_and(|head| head.spot.is_none())
     }
@@ -87,16 +87,16 @@ pub(crate) fn seen(answer: &TxnResponse, keys: &NameKeys) -> Result<Seen> {
     seen_in(revision(answer)?, &reads(answer), keys)
 }
 
-/// What a lock was not taken for, and what was read of the base.
+/// The reason why a lock was not taken, and the answer to the read of the base.
 pub(crate) fn not_taken(answer: &TxnResponse, keys: &NameKeys) -> Result<(Seen, GetResponse)> {
     let mut reads = reads(answer);
-    let base = reads.pop().ok_or_else(|| odd("an answer of another shape"))?;
+    let base = reads.pop().ok_or_else(|| odd("an answer of an unexpected form"))?;
     Ok((seen_in(revision(answer)?, &reads, keys)?, base))
 }
 
 pub(crate) fn enqueued(answer: &TxnResponse, keys: &NameKeys) -> Result<Enqueued> {
     let reads = reads(answer);
-    let Some((first, look)) = reads.split_first() else { return Err(odd("an answer of another shape")) };
+    let Some((first, look)) = reads.split_first() else { return Err(odd("an answer of an unexpected form")) };
     let seen = seen_in(revision(answer)?, look, keys)?;
     Ok(match answer.succeeded() {
         true => Enqueued { seen, others: Some(first.count()), session: None },
@@ -112,13 +112,13 @@ fn seen_in(revision: i64, reads: &[GetResponse], keys: &NameKeys) -> Result<Seen
             let place = spot.map(|(spot, key)| Place { spot, revision: key.create_revision(), lease: key.lease() });
             (hold, head, place, ahead.count())
         }
-        _ => return Err(odd("an answer of another shape")),
+        _ => return Err(odd("an answer of an unexpected form")),
     };
     let ahead = u32::try_from(ahead).unwrap_or(u32::MAX);
     Ok(Seen { revision, hold: hold_in(hold), head: places_in(head, keys).next(), place, ahead })
 }
 
-/// The keys that were found among the places. What is on no lease is no place.
+/// The places among the keys that were found. A key on no lease is no place.
 pub(crate) fn places_in<'a>(found: &'a GetResponse, keys: &'a NameKeys) -> impl Iterator<Item = Head> + 'a {
     found.kvs().iter().map(|key| Head {
         key: key.key().to_vec(),

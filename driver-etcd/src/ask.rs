@@ -1,4 +1,4 @@
-//! Asking for a lock, for the first time or again, plainly or for an owner.
+//! Requests for a lock: first or repeated, plain or for an owner.
 
 #[cfg(test)]
 mod tests;
@@ -24,7 +24,7 @@ use crate::tickets::{Place, Remains, Waiting};
 use crate::txn::{self, Take};
 use crate::watcher::Asking;
 
-/// How many answers somebody waits for who is first in line, and what the news takes.
+/// The length of a turn in round trips: the answers that the first in line waits for, and the notification.
 const ROUNDS_OF_A_TURN: u32 = 3;
 /// How often one request starts over when things change under it.
 const MOST_STARTS: usize = 4;
@@ -37,7 +37,7 @@ pub(crate) struct Ask<'a> {
     pub(crate) request: &'a AcquireRequest,
     pub(crate) secs: i64,
     asking: Asking<'a>,
-    /// Not earlier than the true time: what has passed of a lease is counted up to here.
+    /// Not earlier than the true time: the elapsed part of a lease is counted up to here.
     began: LeaseInstant,
     /// The leases that were asked for on the way.
     made: Mutex<Vec<i64>>,
@@ -54,7 +54,7 @@ impl Inner {
             if self.tickets.know(&request.token) { error.half_way() } else { error }
         });
         if let Err(abandoned) = self.tickets.ensure_alive(&request.token) {
-            // Meanwhile; and the undoing may have been too early for what was made since.
+            // Abandoned meanwhile; the undoing may have come too early for leases made since.
             let leases = std::mem::take(&mut *ask.made());
             self.session.gone(&request.token);
             self.undo(owner, &request.name, &request.token, Some(Remains { leases, waiting: None })).await?;
@@ -127,6 +127,7 @@ impl Ask<'_> {
             return Ok(answer.known());
         }
         if seen.place.is_none() {
+            // A place that was asked for earlier may still arrive: it is refused before another one is asked for.
             self.leave().await?;
         }
         match (self.request.queue, seen.place) {
@@ -137,6 +138,7 @@ impl Ask<'_> {
             }
             (Queueing::Join { .. }, Some(place)) => {
                 self.give_back(lease).await?;
+                // It arrived after all: the token keeps it, in the order of its first request.
                 self.inner.tickets.set_waiting(place.into())?;
                 Ok(None)
             }
@@ -144,19 +146,22 @@ impl Ask<'_> {
         }
     }
 
-    /// Joins the queue, behind whoever found the lock busy before this revision.
+    /// Joins the queue, behind all clients that found the lock busy before this revision.
     async fn enqueue(&self, presence: Duration, arrival: i64, unneeded: Lease) -> Result<Option<Acquisition>> {
         let (tickets, session) = (&self.inner.tickets, &self.inner.session);
+        // At once, to spare round trips; judged when all have ended, so that none is dropped half-way.
         let prepared = tokio::join!(self.asking.is_to_wait(), self.give_back(unneeded), session.ensure());
         prepared.0?;
         prepared.1?;
         let live = prepared.2?;
         let spot = Spot { arrival, token: *self.token() };
+        // Noted before it is asked for: an abandonment from here on refuses the place that is on its way.
         tickets.set_waiting(Waiting { spot, lease: live.lease, revision: None })?;
         let asked = Instant::now();
         let answer = match self.inner.txn(txn::enqueue(self.keys, &spot, &session.key(&live))).await {
             Ok(answer) => answer::enqueued(&answer, self.keys)?,
             Err(error) if says_lease_gone(&error) => {
+                // The session has ended, so nothing was put; the next start makes another one.
                 session.corrected(live.lease, None);
                 tickets.waits_no_more(self.token());
                 return Ok(None);
@@ -166,15 +171,18 @@ impl Ask<'_> {
         let took = asked.elapsed();
         let seen = self.take_in(answer.seen);
         let Some(place) = seen.place else {
+            // The undoing of another place has written the session's key, or it is gone: the next start knows.
             session.corrected(live.lease, answer.session);
             tickets.waits_no_more(self.token());
             return Ok(None);
         };
         tickets.set_waiting(place.into())?;
         let most = self.inner.config.max_waiters;
+        // No transaction can compare a count, so the place is taken first and given up if there are too many.
         if answer.others.is_some_and(|others| others >= i64::from(most)) {
             self.leave().await?;
-            return Err(Error::new(ErrorKind::LimitReached, format!("the queue is full: {most} wait already")));
+            let text = format!("the queue of this lock is full: it has {most} waiters");
+            return Err(Error::new(ErrorKind::LimitReached, text));
         }
         session.present(self.keys, &place, presence);
         if let Some(answer) = self.resolve(&seen, None).await? {
@@ -185,10 +193,12 @@ impl Ask<'_> {
 
     /// Asks for a token that has a place. `None` if it has lapsed.
     async fn again(&self, place: Place) -> Result<Option<Acquisition>> {
+        // First: it is a sign of life also if the rest fails.
         if let Queueing::Join { presence, .. } = self.request.queue {
             self.inner.session.present(self.keys, &place, presence);
         }
         if self.inner.watcher.view().seems_free_for(self.name(), self.token()) {
+            // The watch has shown a free lock. The transaction checks that again, so the look is spared.
             let lease = self.lease(self.secs).await?;
             return self.take_place(place, lease).await;
         }
@@ -321,7 +331,7 @@ impl Ask<'_> {
         ))
     }
 
-    /// Etcd tells of an expiry as it tells of a release, so there is no time at which asking would help.
+    /// Etcd reports an expiry as it reports a release, so there is no time at which asking would help.
     fn busy(&self, seen: &Seen) -> Acquisition {
         let joined = self.request.queue != Queueing::None;
         let position = seen.place.filter(|_| joined).map(|_| seen.ahead);
@@ -332,6 +342,7 @@ impl Ask<'_> {
     pub(crate) async fn lease(&self, secs: i64) -> Result<Lease> {
         let used = if self.owner.is_none() { self.inner.idle.take(secs, self.began) } else { None };
         let id = used.map_or_else(new_id, |lease| lease.id);
+        // Noted before it is asked for: an abandonment knows the id, and revokes a lease whose answer was lost.
         if let Err(abandoned) = self.inner.tickets.begin(self.token(), id, secs) {
             used.inspect(|lease| self.inner.idle.put(*lease, &self.inner.leases));
             return Err(abandoned);
@@ -353,8 +364,8 @@ impl Ask<'_> {
         Ok(())
     }
 
-    /// Whether a lease that nothing is on now belongs to nobody. Those of re-entrant locks do not: a hold moves between
-    /// the leases of its entries.
+    /// Whether a lease without keys is free for later use. Leases of re-entrant locks are not: a hold moves between the
+    /// leases of its entries.
     fn keep_for_later(&self, lease: i64) -> bool {
         let kept = self.owner.is_none() && self.inner.keep_for_later(self.token(), lease);
         if kept {
@@ -405,10 +416,10 @@ impl Ask<'_> {
     }
 }
 
-/// What is left to do when the token, or its owner, was in already.
+/// The remaining work when the token, or its owner, was in already.
 pub(crate) enum Resolved {
     Answer(Acquisition),
-    /// It no longer is.
+    /// The condition no longer holds.
     StartOver,
 }
 

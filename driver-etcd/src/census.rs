@@ -1,4 +1,4 @@
-//! The list of held locks: a range of keys, those of places among them.
+//! The list of held locks: a range of keys, which includes the keys of places.
 
 use async_trait::async_trait;
 use etcd_client::{GetOptions, Txn, TxnOp};
@@ -42,6 +42,7 @@ impl Inner {
             async move { stubs.kv().get(first, Some(options)).await }
         };
         let found = self.link.call(range).await?;
+        // By the keys and not by the locks: a page of places alone has a next one too.
         let next = found.kvs().last().filter(|_| found.more()).map(|last| {
             // The key behind this one.
             CensusPlace::new([last.key(), b"\0"].concat())
@@ -62,7 +63,7 @@ impl Inner {
         let counted = self.txn(Txn::new().and_then(holds.iter().map(count).collect::<Vec<_>>())).await?;
         let counts: Vec<i64> = reads(&counted).iter().map(etcd_client::GetResponse::count).collect();
         if counts.len() != holds.len() {
-            return Err(odd("an answer of another shape"));
+            return Err(odd("an answer of an unexpected form"));
         }
         let looked = holds.into_iter().zip(counts).map(|((name, hold), waiters)| async move {
             let waiters = u32::try_from(waiters).unwrap_or(u32::MAX);

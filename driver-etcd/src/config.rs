@@ -1,4 +1,4 @@
-//! How the driver is set up.
+//! The configuration of the driver.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,7 +12,7 @@ use tenure_core::{Error, ErrorKind, FenceFloor, Result};
 /// Where etcd serves its clients.
 pub(crate) const DEFAULT_PORT: u16 = 2379;
 
-/// Where etcd is, and how the driver behaves. Parsed from a URL, or built from endpoints.
+/// Address of etcd and settings of the driver. Parsed from a URL, or built from endpoints.
 ///
 /// ```
 /// use tenure_etcd::EtcdConfig;
@@ -26,15 +26,15 @@ pub(crate) const DEFAULT_PORT: u16 = 2379;
 /// | part of the URL | what | default |
 /// |---|---|---|
 /// | scheme | `etcd`, or `etcds` for TLS (feature `tls`) | |
-/// | `user:password@` | credentials; percent-encode what a URL would misread | none |
+/// | `user:password@` | credentials; percent-encode characters that a URL would misread | none |
 /// | `host:port,host:port` | members of one cluster, tried in turn | port 2379 |
-/// | `prefix` | what all keys begin with | `tenure` |
-/// | `max_waiters` | the most places in the queue of a lock | 10000 |
+/// | `prefix` | the beginning of all keys | `tenure` |
+/// | `max_waiters` | the largest number of places in the queue of a lock | 10000 |
 /// | `max_depth` | the deepest re-entry | 1000 |
-/// | `fence_floor` | what all fences are greater than, beside the clock of the first grant | 0 |
-/// | `clock_error_ms` | how far the clocks of the clients of a delay queue may be apart | 1000 |
-/// | `max_dead_letters` | the most dead letters of a queue | 100000 |
-/// | `connect_timeout_ms` | the most for one attempt to connect | 1000 |
+/// | `fence_floor` | the lower bound of all fences, in addition to the clock of the first grant | 0 |
+/// | `clock_error_ms` | the largest difference between the clocks of the clients of a delay queue | 1000 |
+/// | `max_dead_letters` | the largest number of dead letters of a queue | 100000 |
+/// | `connect_timeout_ms` | the time limit of one attempt to connect | 1000 |
 /// | `ca`, `cert`, `key`, `domain` | `etcds` only: PEM files, and the name in the server's certificate | |
 #[derive(Clone, PartialEq, Eq)]
 #[must_use = "a configuration does nothing until a driver is made of it"]
@@ -55,9 +55,9 @@ pub struct EtcdConfig {
 /// How the members of the cluster are reached.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Members {
-    /// By connections of the driver's own, one at a time.
+    /// Through the driver's own connections, one at a time.
     Endpoints(Vec<String>),
-    /// Through a client that somebody else made.
+    /// Through a client that the caller made.
     Through(Given),
 }
 
@@ -66,11 +66,11 @@ pub(crate) enum Members {
 pub(crate) enum SignsIn {
     Yes,
     No,
-    /// That is a matter of the given client, or of the certificate.
+    /// The given client, or the certificate, decides.
     Unknown,
 }
 
-/// A client that somebody else made, and knows itself.
+/// A client that the caller made and configured.
 #[derive(Clone)]
 pub(crate) struct Given(pub(crate) Arc<etcd_client::Client>);
 
@@ -82,12 +82,12 @@ impl PartialEq for Given {
 
 impl Eq for Given {}
 
-/// How to speak TLS with etcd. Everything is PEM.
+/// TLS settings for etcd. All files are PEM.
 #[cfg(feature = "tls")]
 #[derive(Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EtcdTls {
-    /// The certificate of the authority that the servers' certificates come from. There are no built-in roots.
+    /// The certificate of the authority that signs the servers' certificates. There are no built-in roots.
     pub ca: Option<Vec<u8>>,
     /// The client's own certificate and private key, for mutual TLS.
     pub identity: Option<(Vec<u8>, Vec<u8>)>,
@@ -113,7 +113,8 @@ pub(crate) fn invalid(text: impl Into<String>) -> Error {
 impl EtcdConfig {
     /// The largest [`max_waiters`](Self::max_waiters).
     pub const MOST_WAITERS: u32 = 100_000;
-    /// The largest [`max_depth`](Self::max_depth): the hold of one key stays far below etcd's limit on requests.
+    /// The largest [`max_depth`](Self::max_depth): with it, the hold of one key stays far below etcd's limit on
+    /// requests.
     pub const DEEPEST: u32 = 20_000;
 
     /// The members of one cluster, as `host` or `host:port`.
@@ -130,19 +131,19 @@ impl EtcdConfig {
         Ok(Self::of(Members::Endpoints(endpoints)))
     }
 
-    /// The cluster that a client of yours leads to (version 0.21 of the crate `etcd-client`), which others may go on using. All
-    /// requests, streams and watches of the driver go through it; `user`, `tls` and the endpoints are those of the client, and
-    /// what is set of them here is not used.
+    /// A cluster that is reached through your own client (version 0.21 of the crate `etcd-client`); other code may
+    /// continue to use the client. All requests, streams and watches of the driver go through it. `user`, `tls` and the
+    /// endpoints are those of the client; these settings of the configuration are not used.
     ///
-    /// The client library sends each request once; what it repeats after a new sign-in was refused before. Not to be seen from
-    /// outside, and so not checked, is how the client was set up. Make it with:
+    /// The client library sends each request once; it repeats a request after a new sign-in only if the request was
+    /// refused before. The driver cannot see how the client was set up, and does not check it. Set it up with:
     ///
-    /// * `with_require_leader(true)`: otherwise a watch through a member that is cut off from the others says nothing, and waiters
-    ///   ask by themselves a while later;
-    /// * `with_keep_alive(…, …)`: otherwise a connection that died in silence is noticed late;
-    /// * `with_auto_token_refresh(true)` where users have passwords;
-    /// * one endpoint, or several that are all well: the library spreads requests over all of them, and the driver, which
-    ///   uses one member of its own list at a time and passes over those that do not answer, cannot do so here.
+    /// * `with_require_leader(true)`: otherwise a watch through a member that is cut off from the others stays silent,
+    ///   and waiters ask again only some time later;
+    /// * `with_keep_alive(…, …)`: otherwise a connection that failed silently is noticed late;
+    /// * `with_auto_token_refresh(true)` if users have passwords;
+    /// * one endpoint, or several that are all healthy: the library spreads requests over all of them. With its own
+    ///   list, the driver uses one member at a time and skips those that do not answer; it cannot do so here.
     ///
     /// ```no_run
     /// use tenure_etcd::{EtcdConfig, EtcdDriver};
@@ -174,12 +175,13 @@ impl EtcdConfig {
         }
     }
 
-    /// What all keys begin with: 1 to 128 of `A-Z a-z 0-9 _ . - /`, not beginning or ending with a slash, which keys spell
-    /// `%2F`. Default: `tenure`. Clients with different prefixes do not see each other, also where one begins as another.
+    /// The beginning of all keys: 1 to 128 of `A-Z a-z 0-9 _ . - /`, not beginning or ending with a slash. Keys spell a
+    /// slash `%2F`. Default: `tenure`. Clients with different prefixes do not see each other, even if one prefix begins
+    /// with the other.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidArgument`] when it is something else.
+    /// [`ErrorKind::InvalidArgument`] for any other prefix.
     pub fn prefix(mut self, prefix: impl Into<String>) -> Result<Self> {
         let prefix = prefix.into();
         let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-/".contains(&byte);
@@ -192,21 +194,21 @@ impl EtcdConfig {
         Ok(self)
     }
 
-    /// Signs in with a name and a password. Tokens that ran out are renewed. Default: nobody.
+    /// Signs in with a name and a password. The driver renews expired tokens. Default: no sign-in.
     pub fn user(mut self, name: impl Into<String>, password: impl Into<String>) -> Self {
         self.user = Some((name.into(), password.into()));
         self
     }
 
-    /// The most that one attempt to connect may take, and the first answer of each member to
+    /// The time limit of one attempt to connect, and of the first answer of each member to
     /// [`EtcdDriver::connect`](crate::EtcdDriver::connect). Default: 1 s.
     pub fn connect_timeout(mut self, limit: Duration) -> Self {
         self.connect_timeout = limit;
         self
     }
 
-    /// The most waiters in the queue of one lock; one more is refused with [`ErrorKind::LimitReached`]. Default:
-    /// 10,000.
+    /// The largest number of waiters in the queue of one lock; one more is refused with [`ErrorKind::LimitReached`].
+    /// Default: 10,000.
     ///
     /// # Errors
     ///
@@ -232,18 +234,18 @@ impl EtcdConfig {
         Ok(self)
     }
 
-    /// What all fences of locks and of deliveries under the prefix are greater than, from the first grant of a client that says
-    /// so on, whichever client grants. For names whose fences were greater before, under another backend or prefix.
-    /// Default: nothing; but fences are always greater than the wall clock, in microseconds since 1970, 0.1 s before the first
-    /// grant of each client.
+    /// The lower bound of all fences of locks and of deliveries under the prefix, whichever client grants. It applies
+    /// from the first grant of a client with this setting. Use it for names that had greater fences before, under
+    /// another backend or prefix. Default: none; but fences are always greater than the wall clock, in microseconds
+    /// since 1970, 0.1 s before the first grant of each client.
     pub fn fence_floor(mut self, floor: FenceFloor) -> Self {
         self.fence_floor = floor;
         self
     }
 
-    /// How far the wall clocks of any two clients of a delay queue may be apart; etcd has no clock of its own to go by.
-    /// A message is never delivered earlier than this before its due time, and a lease is taken for ended this much
-    /// after its end. Default: 1 s.
+    /// The largest difference between the wall clocks of any two clients of a delay queue; etcd offers no clock. A
+    /// message is never delivered earlier than this before its due time, and a lease counts as ended this much after
+    /// its end. Default: 1 s.
     ///
     /// # Errors
     ///
@@ -256,21 +258,21 @@ impl EtcdConfig {
         Ok(self)
     }
 
-    /// The most dead letters of a queue; what finds them full waits. Clients that move messages there at the same time
-    /// may exceed it by a batch each. Default: 100,000.
+    /// The largest number of dead letters of a queue; while they are full, further messages wait. Clients that move
+    /// messages there at the same time may exceed the limit by a batch each. Default: 100,000.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::InvalidArgument`] when it is zero.
     pub fn max_dead_letters(mut self, most: u64) -> Result<Self> {
         if most == 0 {
-            return Err(invalid("max_dead_letters of 0 would keep none"));
+            return Err(invalid("max_dead_letters must not be zero"));
         }
         self.max_dead_letters = most;
         Ok(self)
     }
 
-    /// Speaks TLS. Default: plain text.
+    /// Uses TLS. Default: plain text.
     #[cfg(feature = "tls")]
     pub fn tls(mut self, tls: EtcdTls) -> Self {
         self.tls = Some(tls);

@@ -1,4 +1,4 @@
-//! What an operator should know about the members of the cluster, and what it means for locks.
+//! The health check of the cluster: the state of its members, and its consequences for locks.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::driver::EtcdDriver;
 /// How much of the history may stay before it is worth a word: etcd's default quota is 2 GiB.
 const LARGE: i64 = 1 << 30;
 
-/// What is known against the patches of a line of versions, from one on and before another; the worst first.
+/// The known faults of the patches of a line of versions, from one on and before another; the worst first.
 const FAULTY: [(Line, Range<u32>, Concern, &str); 5] = [
     // https://github.com/etcd-io/etcd/issues/13766, mended in 3.5.3
     (
@@ -46,14 +46,15 @@ const FAULTY: [(Line, Range<u32>, Concern, &str); 5] = [
 /// Major and minor number.
 type Line = (u32, u32);
 
-const DEPOSED: &str = "a leader that stalls and is deposed may end leases that were kept alive: a hold may be lost early, which its \
-                       holder learns; renewals move holds to leases that it does not know; 3.4.31 and 3.5.13 do it less";
+const DEPOSED: &str = "a leader that stalls and is deposed may end leases that were kept alive: a hold may be lost early, and \
+                       its holder is notified; renewals move holds to leases that this leader does not know; it is rarer from 3.4.31 and \
+                       3.5.13 on";
 
 /// How many revisions of which none was ever compacted are worth a word.
 const MANY: i64 = 100_000;
 
 /// Asks each member for its status; and one of them for alarms, for the users, and for the past, to learn whether it is
-/// compacted. Members tell neither their clocks nor how they are set up.
+/// compacted. Members report neither their clocks nor their configuration.
 #[async_trait]
 impl Doctor for EtcdDriver {
     async fn examine(&self) -> Result<Checkup> {
@@ -72,7 +73,7 @@ impl Doctor for EtcdDriver {
                     server,
                     Topic::Rights,
                     Concern::Note,
-                    "the user may not ask for the status",
+                    "the user may not read the status",
                     "version and size are unknown",
                 )),
                 Ok(Err(error)) => checkup.add(away(server, &error.reason())),
@@ -94,7 +95,7 @@ impl EtcdDriver {
         };
         let (concern, seen, meaning) = match self.inner.link.call(ask).await {
             Ok(answer) if answer.alarms().is_empty() => {
-                (Concern::Fine, "no alarm is raised".to_owned(), "the cluster takes new data")
+                (Concern::Fine, "no alarm is raised".to_owned(), "the cluster accepts writes")
             }
             Ok(answer) => {
                 let raised = answer.alarms().iter().map(|alarm| format!("{:?}", alarm.alarm())).collect::<Vec<_>>();
@@ -106,7 +107,7 @@ impl EtcdDriver {
         checkup.add(finding("the cluster", Topic::Alarms, concern, seen, meaning));
     }
 
-    /// Whether what was overwritten is ever forgotten, by a read of the first revision.
+    /// Checks whether overwritten revisions are ever compacted, by a read of the first revision.
     async fn past(&self) -> Finding {
         let root = self.inner.keyspace.root();
         let first = || GetOptions::new().with_revision(1).with_count_only();
@@ -114,47 +115,47 @@ impl EtcdDriver {
         let (concern, seen, meaning) = match read.await {
             Ok(answer) => uncompacted(answer.header().map_or(0, ResponseHeader::revision)),
             Err(error) if error.message().contains("has been compacted") => {
-                (Concern::Fine, "old revisions are compacted".to_owned(), "what was overwritten is forgotten")
+                (Concern::Fine, "old revisions are compacted".to_owned(), "overwritten values are removed")
             }
             Err(error) => (Concern::Note, error.reason(), "it is unknown whether old revisions are compacted"),
         };
         finding("the cluster", Topic::Storage, concern, seen, meaning)
     }
 
-    /// Whether users have to sign in. A cluster that does not ask for it lists its users to anybody.
+    /// Checks whether users have to sign in. A cluster that does not ask for it lists its users to every client.
     async fn users(&self) -> Finding {
         let listed = self.inner.link.call(|stubs| async move { stubs.auth().user_list().await }).await;
         let listed = listed.map(|answer| answer.users().len());
         let (concern, seen, meaning) = match (listed, self.inner.config.signs_in()) {
             (Ok(users), SignsIn::Yes) => (
                 Concern::Note,
-                format!("users have to sign in, and this one may look after all {users} of them"),
-                "locks need no more than to read and write under their prefix: give them a user who may do that alone",
+                format!("authentication is on, and this user may administer all {users} users"),
+                "locks need only the right to read and write under their prefix: use a user with that right alone",
             ),
             (Ok(users), SignsIn::No) => (
                 Concern::Note,
-                format!("nobody has to sign in; {users} users are known"),
+                format!("authentication is off; {users} users exist"),
                 "any client that reaches a member, with a certificate if it asks for one, can free and take every lock",
             ),
             (Ok(users), SignsIn::Unknown) => (
                 Concern::Note,
-                format!("this client may look after all {users} users, or nobody has to sign in"),
+                format!("this client may administer all {users} users, or authentication is off"),
                 "in the latter case any client that reaches a member can free and take every lock",
             ),
             (Err(error), _) if error.kind() == ErrorKind::Denied => (
                 Concern::Fine,
-                "users have to sign in, and this one looks after no others".to_owned(),
+                "authentication is on, and this user may not administer others".to_owned(),
                 "only clients with the right to write under the prefix can free and take its locks",
             ),
-            (Err(error), _) => (Concern::Note, error.reason(), "it is unknown whether users have to sign in"),
+            (Err(error), _) => (Concern::Note, error.reason(), "it is unknown whether authentication is on"),
         };
         finding("the cluster", Topic::Rights, concern, seen, meaning)
     }
 
-    /// Members tell no time. Leases are counted by the leader alone, and delay queues go by the clients' clocks.
+    /// Members report no time. Leases are counted by the leader alone, and delay queues go by the clients' clocks.
     fn clock(&self) -> Finding {
         let seen = format!("clients' clocks may be {:?} apart (clock_error_ms)", self.inner.config.clock_error);
-        let meaning = "members tell no time; leases do not depend on it, due times of delay queues do";
+        let meaning = "members report no time; leases do not depend on it, due times of delay queues do";
         finding("the cluster", Topic::Clock, Concern::Fine, seen, meaning)
     }
 }
@@ -163,13 +164,13 @@ fn look(checkup: &mut Checkup, server: &str, status: &StatusResponse) {
     let mut add =
         |topic, concern, seen: String, meaning: &str| checkup.add(finding(server, topic, concern, seen, meaning));
     match status.leader() {
-        0 => add(Topic::Reach, Concern::Danger, "it knows no leader".into(), "it serves no lock"),
+        0 => add(Topic::Reach, Concern::Danger, "it knows no leader".into(), "it can grant no lock"),
         _ => add(Topic::Reach, Concern::Fine, "it answers and knows a leader".into(), "locks are served"),
     }
     let (concern, meaning) = fault_of(status.version());
     add(Topic::Version, concern, format!("version {}", status.version()), meaning);
     for error in status.errors() {
-        add(Topic::Alarms, Concern::Danger, error.clone(), "the member tells of a fault of its own");
+        add(Topic::Alarms, Concern::Danger, error.clone(), "the member reports a fault");
     }
     let (size, used) = (status.db_size(), status.raft_used_db_size());
     let (concern, meaning) = match size >= LARGE {
@@ -189,15 +190,13 @@ fn uncompacted(revisions: i64) -> (Concern, String, &'static str) {
         true => (
             Concern::Note,
             seen,
-            "they fill the quota, and nothing new is granted then: turn automatic compaction on (--auto-compaction-retention)",
+            "when they fill the quota, no lock is granted: turn automatic compaction on (--auto-compaction-retention)",
         ),
-        false => {
-            (Concern::Fine, seen, "there are few yet; automatic compaction (--auto-compaction-retention) bounds them")
-        }
+        false => (Concern::Fine, seen, "there are few; automatic compaction (--auto-compaction-retention) bounds them"),
     }
 }
 
-/// What is known against a version.
+/// The known fault of a version.
 fn fault_of(version: &str) -> (Concern, &'static str) {
     let mut numbers = version.split('.').map_while(|part| part.split('-').next()?.parse::<u32>().ok());
     let (line, patch) = ((numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)), numbers.next().unwrap_or(0));
@@ -205,12 +204,12 @@ fn fault_of(version: &str) -> (Concern, &'static str) {
     match known {
         Some((_, _, concern, fault)) => (*concern, fault),
         None if line < (3, 4) => (Concern::Note, "3.4 and later are supported"),
-        None => (Concern::Fine, "no fault is known that concerns locks"),
+        None => (Concern::Fine, "no known fault of this version concerns locks"),
     }
 }
 
 fn away(server: &str, seen: &str) -> Finding {
-    let meaning = "the others serve locks as long as they are a majority";
+    let meaning = "the other members grant locks as long as they are a majority";
     finding(server, Topic::Reach, Concern::Note, seen, meaning)
 }
 

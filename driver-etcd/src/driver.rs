@@ -1,4 +1,4 @@
-//! The driver, as users hold it.
+//! The public driver type.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,9 +12,9 @@ use crate::error::{of_a_first_request, of_a_read};
 use crate::inner::Inner;
 use crate::link::DRIVER;
 
-/// Locks on one etcd cluster. Clones share the connection, the watch and the memory of abandoned tokens.
+/// A driver for locks on one etcd cluster. Clones share the connection, the watch and the memory of abandoned tokens.
 ///
-/// Connecting happens with the first call, on the tokio runtime that it is awaited in, and again whenever it is needed.
+/// The first call connects, on the tokio runtime in which it is awaited. Later calls reconnect when necessary.
 #[derive(Clone)]
 pub struct EtcdDriver {
     pub(crate) inner: Arc<Inner>,
@@ -27,7 +27,7 @@ impl EtcdDriver {
         Self { inner: Arc::new(Inner::new(config)) }
     }
 
-    /// A driver for this URL, after a request to the cluster has been answered. Each member has the
+    /// Creates a driver for this URL, after the cluster has answered a request. Each member has the
     /// [`connect_timeout`](EtcdConfig::connect_timeout) to answer. See [`EtcdConfig`] for the URL.
     ///
     /// # Errors
@@ -42,11 +42,11 @@ impl EtcdDriver {
         Self::connect_to(url.parse()?).await
     }
 
-    /// As [`connect`](Self::connect), with a configuration.
+    /// Like [`connect`](Self::connect), with a configuration.
     ///
     /// # Errors
     ///
-    /// As [`connect`](Self::connect).
+    /// Like [`connect`](Self::connect).
     ///
     /// # Cancel safety
     ///
@@ -65,11 +65,11 @@ impl EtcdDriver {
         Err(Error::new(ErrorKind::Unavailable, text))
     }
 
-    /// Asks the cluster for something under the prefix, to learn whether it can be reached and read.
+    /// Sends a read request under the prefix, to check that the cluster can be reached and read.
     ///
     /// # Errors
     ///
-    /// As [`EtcdDriver::connect`].
+    /// Like [`EtcdDriver::connect`].
     ///
     /// # Cancel safety
     ///
@@ -84,11 +84,11 @@ impl EtcdDriver {
         self.inner.link.call(read).await.map_err(of_a_read)
     }
 
-    /// The comparison that makes a transaction on the same etcd succeed only while this hold lasts: give it the name
-    /// and the fence of a guard.
+    /// Returns a comparison for a transaction on the same etcd, which then succeeds only while this hold lasts. Pass
+    /// the name and the fence of a guard.
     ///
-    /// This is the strongest protection there is: no clock is trusted, the write and the check are one step. One request,
-    /// which learns in which revision the lock was granted.
+    /// This is the strongest protection: it trusts no clock, and the write and the check are one step. Costs one
+    /// request, which returns the revision in which the lock was granted.
     ///
     /// ```no_run
     /// # use tenure_core::LockGuard;
@@ -108,7 +108,8 @@ impl EtcdDriver {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::NotHeld`] when the hold with this fence has ended; otherwise why the cluster did not answer.
+    /// [`ErrorKind::NotHeld`] when the hold with this fence has ended; otherwise the reason why the cluster did not
+    /// answer.
     ///
     /// # Cancel safety
     ///

@@ -1,4 +1,4 @@
-//! What etcd's refusals and the link's failures mean.
+//! The mapping of etcd's refusals and of connection failures to errors.
 
 use std::error::Error as StdError;
 
@@ -78,7 +78,7 @@ fn classify(error: &EtcdError, member: &str) -> (ErrorKind, String) {
         };
     };
     let text = status.message();
-    let said = |kind| (kind, format!("etcd said: {text}"));
+    let said = |kind| (kind, format!("etcd reported: {text}"));
     match i32::from(status.code()) {
         code::PERMISSION_DENIED => (
             ErrorKind::Denied,
@@ -91,11 +91,17 @@ fn classify(error: &EtcdError, member: &str) -> (ErrorKind, String) {
         }
         code::INVALID_ARGUMENT if text.contains("request is too large") => said(ErrorKind::InvalidArgument),
         code::FAILED_PRECONDITION if text.contains("authentication is not enabled") => said(ErrorKind::Misconfigured),
-        code::RESOURCE_EXHAUSTED if text.contains("database space") => said(ErrorKind::Misconfigured),
+        code::RESOURCE_EXHAUSTED if text.contains("database space") => (
+            ErrorKind::Unavailable,
+            String::from(
+                "the database of etcd is full, and etcd refuses every write: free space (compact, defragment) and disarm its \
+                 alarm (etcdctl alarm disarm)",
+            ),
+        ),
         code::RESOURCE_EXHAUSTED if text.contains("too many requests") => said(ErrorKind::Unavailable),
         code::UNAVAILABLE if text.contains("no leader") => said(ErrorKind::Unavailable),
         _ if text.contains("lease not found") => {
-            (ErrorKind::Unavailable, String::from("the lease ended before the request that was to use it"))
+            (ErrorKind::Unavailable, String::from("the lease ended before the request that uses it arrived"))
         }
         _ => {
             // What a status displays is meant for a debugger.
@@ -172,7 +178,7 @@ mod tests {
             (Code::InvalidArgument, "etcdserver: something else", ErrorKind::Indeterminate),
             (Code::FailedPrecondition, "etcdserver: authentication is not enabled", ErrorKind::Misconfigured),
             (Code::FailedPrecondition, "etcdserver: something else", ErrorKind::Indeterminate),
-            (Code::ResourceExhausted, "etcdserver: mvcc: database space exceeded", ErrorKind::Misconfigured),
+            (Code::ResourceExhausted, "etcdserver: mvcc: database space exceeded", ErrorKind::Unavailable),
             (Code::ResourceExhausted, "etcdserver: too many requests", ErrorKind::Unavailable),
             (Code::ResourceExhausted, "etcdserver: something else", ErrorKind::Indeterminate),
             (Code::Unavailable, "etcdserver: no leader", ErrorKind::Unavailable),
@@ -184,7 +190,7 @@ mod tests {
             let error = told(code, text);
             assert_eq!(error.kind(), kind, "{code:?} {text}: {error}");
         }
-        assert!(told(Code::Unauthenticated, "why").message().contains("etcd said: why"));
+        assert!(told(Code::Unauthenticated, "why").message().contains("etcd reported: why"));
         let unknown = told(Code::Unknown, "why");
         assert!(unknown.message().contains("10.0.0.1:2379") && unknown.message().contains("why"), "{unknown}");
     }

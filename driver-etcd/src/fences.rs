@@ -1,7 +1,7 @@
-//! Fences, made out of revisions.
+//! Fences, computed from revisions.
 //!
-//! Revisions order the grants of a cluster, and are small numbers, where every other backend counts microseconds since
-//! 1970. So each prefix has a base, which is added to them. It stands in one key:
+//! Revisions order the grants of a cluster, but they are small numbers, while every other backend counts microseconds
+//! since 1970. So each prefix has a base, which is added to the revisions. The base is stored in one key:
 //!
 //! ```text
 //! tenure/1
@@ -9,14 +9,14 @@
 //! deliveries=1795340360179842
 //! ```
 //!
-//! A fence of a lock is the base and eight times its revision (a grant may carry that many), one of a delivery the base and
-//! 128 times its revision, and the place in its transaction.
+//! The fence of a lock is the base plus eight times its revision (a grant may carry that many). The fence of a delivery
+//! is the base plus 128 times its revision, plus its place in the transaction.
 //!
-//! The base never falls, and whoever grants something does it on condition that the key was not written since it was read: so
-//! fences grow with revisions, whichever client grants. That costs a comparison and no request. Before its first grant, a
-//! client raises the base if it lags behind its clock or its floor: so fences are beyond them also where this prefix was left for
-//! another backend and is come back to. Clients that begin together find it raised: it is written ten times a second at most,
-//! and does not make the grants of all others start over.
+//! The base never falls, and every grant is conditional on the key being unchanged since it was read. So fences grow
+//! with revisions, whichever client grants. That costs a comparison and no request. Before its first grant, a client
+//! raises the base if it lags behind the client's clock or floor. So fences exceed both, even if the program used
+//! another backend in the meantime and returns to this prefix. Clients that begin together find the base raised: it is
+//! written ten times a second at most, and does not make the grants of all others restart.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -41,7 +41,7 @@ const LAG: u64 = 100_000;
 
 const HEADER: &str = "tenure/1";
 
-/// What is added to revisions, as it stood in one of them.
+/// The numbers added to revisions, with the revision in which they were written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Base {
     /// For locks.
@@ -128,7 +128,7 @@ impl Fences {
         Self { link, key, floor, known: Mutex::default(), reading: tokio::sync::Mutex::default() }
     }
 
-    /// The base to grant under. Asks nobody but the first time, and after it was written by another client.
+    /// The base to grant under. Sends a request only the first time, and after another client wrote the base.
     pub(crate) async fn base(&self) -> Result<Base> {
         if let Some(base) = self.current() {
             return Ok(base);
@@ -152,7 +152,7 @@ impl Fences {
         TxnOp::get(self.key.as_slice(), Some(GetOptions::new().with_keys_only()))
     }
 
-    /// Takes in what it read; tells whether the base was written since `base`.
+    /// Takes in what it read; returns whether the base was written since `base`.
     pub(crate) fn has_moved(&self, base: &Base, look: &GetResponse) -> bool {
         self.look_again(Some(look));
         written(look) != base.written
@@ -189,6 +189,8 @@ impl Fences {
                 _ => {}
             }
             let wanted = found.map_or(beyond(clock), |found| found.or(beyond(clock)));
+            // Only over the value that was read: another client may have raised the base further, and it must never
+            // fall.
             let same =
                 Compare::mod_revision(self.key.as_slice(), CompareOp::Equal, found.map_or(0, |found| found.written));
             let put = TxnOp::put(self.key.as_slice(), wanted.encode(), None);

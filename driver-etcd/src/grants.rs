@@ -1,8 +1,8 @@
-//! Leases: made, kept and revoked; and those of which it is not known whether they were made.
+//! Leases: granted, kept alive and revoked; and leases whose grant was not confirmed.
 //!
-//! The id of a lease is chosen here, so that a lease whose answer never came can be revoked. A revocation may overtake
-//! the request that it is to undo, though, and would then find nothing. So a request that is dropped half-way is not
-//! forgotten but put aside, and whoever revokes the lease also waits for the request's answer.
+//! The driver chooses the id of a lease, so that it can revoke a lease whose answer never arrived. A revocation may
+//! overtake the request that it should undo, though, and would then find no lease. So a request that is dropped
+//! half-way is not forgotten but set aside, and a revocation of the lease also waits for the request's answer.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -33,7 +33,7 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
-    /// How long it lasts at least, counted from `now`, if nobody keeps it alive.
+    /// How long it lasts at least, counted from `now`, without a keep-alive.
     pub(crate) fn left_at(&self, now: LeaseInstant) -> Duration {
         seconds(self.secs).saturating_sub(now.since(self.since))
     }
@@ -85,13 +85,13 @@ impl Leases {
         Self { link, unanswered: Mutex::default() }
     }
 
-    /// Makes the lease. Dropped half-way, the request is put aside, for whoever revokes the lease.
+    /// Makes the lease. Dropped half-way, the request is put aside for the task that revokes the lease.
     pub(crate) async fn grant(&self, id: i64, secs: i64) -> Result<Lease> {
         let request: Grant = Box::pin(request(Arc::clone(&self.link), id, secs));
         self.made(id, Kept { leases: self, id, request: Some(request) }.answer()).await
     }
 
-    /// Makes a lease that nobody revokes if this is dropped half-way: it ends by itself.
+    /// Makes a lease that is not revoked if this is dropped half-way: it ends by itself.
     pub(crate) async fn grant_loosely(&self, id: i64, secs: i64) -> Result<Lease> {
         self.made(id, request(Arc::clone(&self.link), id, secs)).await
     }
@@ -102,8 +102,8 @@ impl Leases {
         if secs <= 0 {
             return Err(Error::new(ErrorKind::Protocol, format!("etcd granted a lease of {secs} s")));
         }
-        // An answer tells the term in which it was given, and the lease may be of an earlier one. Not of one that ended
-        // before it was asked for, though.
+        // An answer carries the term in which it was given, and the lease may be of an earlier one. Not of one that
+        // ended before it was asked for, though.
         Ok(Lease { id, secs, since, term: (term == before && term > 0).then_some(term) })
     }
 
@@ -112,8 +112,9 @@ impl Leases {
         let aside = self.aside().remove(&id);
         let Some(request) = aside else { return self.revoke_once(id).await };
         let mut kept = Kept { leases: self, id, request: Some(request) };
-        // What stands is freed at once, even if the other answer never comes.
+        // An existing lease is freed at once, even if the other answer never comes.
         match futures_util::future::join(self.revoke_once(id), kept.answer_in_place()).await {
+            // The request was answered by now; the first revocation may have overtaken it.
             (Ok(_), Ok(_)) => self.revoke_once(id).await,
             (first, _) => first,
         }
@@ -154,7 +155,7 @@ impl Leases {
         Ok(u64::try_from(secs).ok())
     }
 
-    /// Nobody will revoke this lease: a request for it that is still on its way is dropped.
+    /// This lease will not be revoked: a request for it that is still on its way is dropped.
     pub(crate) fn let_go(&self, id: i64) {
         self.aside().remove(&id);
     }

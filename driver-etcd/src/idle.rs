@@ -1,7 +1,7 @@
 //! Leases between two holds.
 //!
-//! A lease costs a write of its own. One that carries nothing any more, and that no request on its way can put anything
-//! on, serves the next lock as well as a new one, while little of its ttl has passed.
+//! A new lease costs a write. An empty lease serves the next lock as well as a new one while little of its ttl has
+//! passed, if no request on its way can attach a key to it.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -53,6 +53,7 @@ impl Idle {
 
     /// Keeps a lease for later.
     pub(crate) fn put(self: &Arc<Self>, lease: Lease, revoking: &Arc<Leases>) {
+        // Before the look for the sweeper, which ends only while there is no lease.
         self.leases().push(lease);
         let mut sweeper = self.sweeper.lock().unwrap_or_else(PoisonError::into_inner);
         if sweeper.as_ref().is_none_or(JoinHandle::is_finished) {
@@ -70,8 +71,8 @@ impl Idle {
         std::mem::take(&mut self.leases())
     }
 
-    /// What is to be revoked by now, and serves nobody again. It stays until that is done, so that whoever closes the driver
-    /// meanwhile finds it.
+    /// The leases to revoke by now, which are not used again. They stay here until they are revoked, so that a closing
+    /// of the driver meanwhile finds them.
     fn stale_at(&self, now: LeaseInstant) -> Vec<i64> {
         let mut leases = self.leases();
         let stale = leases.iter_mut().filter(|lease| !lease.is_fresh_at(now));
@@ -117,7 +118,7 @@ mod tests {
         Lease { id, secs, since, term: None }
     }
 
-    /// The runtime's clock stands still throughout, as it does in suspend: only the clock of leases goes on.
+    /// The runtime's clock does not advance here, as in suspend: only the clock of leases advances.
     #[tokio::test(start_paused = true)]
     async fn a_lease_serves_again_while_a_tenth_of_it_has_passed() {
         let (idle, start) = (Idle::default(), LeaseInstant::before_send());
@@ -169,8 +170,8 @@ mod tests {
         assert!(idle.wants(&fresh) && !idle.wants(&lease(1, 0, now)));
     }
 
-    /// Nobody serves there: what cannot be revoked is forgotten all the same. There is one sweeper, for as long as there is
-    /// something to sweep, and another one for what comes later.
+    /// No server answers: a lease that cannot be revoked is forgotten all the same. There is one sweeper, for as long
+    /// as there is something to sweep, and another one for later leases.
     #[tokio::test(start_paused = true)]
     async fn what_grows_old_is_swept_and_the_sweeper_ends() {
         let driver = crate::scene::unserved();

@@ -1,4 +1,4 @@
-//! What the clones of a driver share.
+//! The state that the clones of a driver share.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -37,7 +37,7 @@ pub(crate) struct Inner {
     pub(crate) signals: Signals,
     pub(crate) delivered: Delivered,
     pub(crate) held_looks: HeldLooks,
-    /// How many receives are still to start behind the first message that is due, since others took what was due first.
+    /// How many receives are still to start behind the first due message, since others took the earliest ones.
     pub(crate) crowded: AtomicU32,
 }
 
@@ -97,7 +97,7 @@ impl Inner {
     /// Keeps a lease of this token, which nothing is on, for later, unless something can come to be on it.
     pub(crate) fn keep_for_later(&self, token: &OwnerToken, lease: i64) -> bool {
         let Some(free) = self.tickets.free(token, lease, |lease| self.idle.wants(lease)) else { return false };
-        // Only whoever strikes it may give it away: an abandonment may have come in between, and revokes it.
+        // Only the caller that strikes it may give it away: an abandonment may have come in between, and revokes it.
         let struck = self.tickets.end(token, lease);
         if struck {
             self.idle.put(free, &self.leases);
@@ -109,7 +109,7 @@ impl Inner {
     pub(crate) fn ttl_secs(request: &AcquireRequest) -> Result<i64> {
         let ttl = request.ttl.get();
         if ttl.subsec_nanos() != 0 || ttl < SHORTEST {
-            let text = format!("etcd keeps leases of whole seconds from {:?} on, not of {ttl:?}", SHORTEST);
+            let text = format!("etcd supports leases of whole seconds of at least {:?}, not of {ttl:?}", SHORTEST);
             return Err(crate::config::invalid(text));
         }
         Ok(i64::try_from(ttl.as_secs()).unwrap_or(i64::MAX))
@@ -168,7 +168,7 @@ mod tests {
         assert!(leases.keep_alive(7).await.is_err() && leases.revoke(7).await.is_err());
     }
 
-    /// There is somebody who listens and somebody who waits.
+    /// The driver has one listener and one waiter.
     #[tokio::test]
     async fn a_driver_that_is_dropped_ends_its_tasks() {
         let (_cluster, driver) = served();

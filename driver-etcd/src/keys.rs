@@ -1,4 +1,4 @@
-//! How keys are spelled. No other place formats one.
+//! The spelling of keys. No other module formats one.
 
 use std::cmp::Ordering;
 
@@ -19,7 +19,7 @@ pub(crate) struct NameKeys {
 /// Where a token waits. Places are in the order of their keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Spot {
-    /// The revision in which the token found the lock busy: whoever asks later finds a later one.
+    /// The revision in which the token found the lock busy: a later request finds a later one.
     pub(crate) arrival: i64,
     pub(crate) token: OwnerToken,
 }
@@ -31,7 +31,7 @@ pub(crate) enum Parsed<'a> {
     Hold(&'a [u8]),
     /// A place in the queue of the name with this encoding.
     Wait(&'a [u8], Spot),
-    /// Somebody else's.
+    /// A key of another program.
     Foreign,
 }
 
@@ -84,7 +84,7 @@ impl Keyspace {
         }
     }
 
-    /// The key of what is added to revisions to make fences of them.
+    /// The key of the numbers that turn revisions into fences.
     pub(crate) fn fences(&self) -> Vec<u8> {
         [&self.root, b"%/fences".as_slice()].concat()
     }
@@ -147,8 +147,8 @@ impl NameKeys {
     }
 }
 
-/// A prefix as keys begin with it. Its slashes are encoded as those of names are, so that a prefix that goes on where
-/// another one ends has no key in common with the names under that one.
+/// A prefix in the form in which keys begin with it. Its slashes are encoded like those of names, so that a prefix that
+/// extends another one has no key in common with the names under that one.
 pub(crate) fn own(prefix: &str) -> String {
     prefix.replace('/', "%2F")
 }

@@ -1,5 +1,5 @@
-//! Locks and delay queues of [tenure](https://docs.rs/tenure) on etcd (3.4 or newer): leases, FIFO waiting, fences
-//! out of revisions.
+//! Locks and delay queues of [tenure](https://docs.rs/tenure) on etcd (3.4 or newer): leases, FIFO waiting, and fences
+//! computed from revisions.
 //!
 //! ```no_run
 //! use tenure_core::Client;
@@ -14,31 +14,32 @@
 //! # }
 //! ```
 //!
-//! The server's own `Lock` call is not used. What stands in etcd, with prefix `shop` and the name `orders/42`:
+//! The driver does not use the server's own `Lock` call. These are its keys in etcd, with prefix `shop` and the name
+//! `orders/42`:
 //!
 //! | key | what | on the lease of |
 //! |---|---|---|
-//! | `shop/orders%2F42/hold` | who holds the lock | the hold |
+//! | `shop/orders%2F42/hold` | the holder of the lock | the hold |
 //! | `shop/orders%2F42/wait/<arrival>-<token>` | a place in the queue | the client's session |
-//! | `shop/%/fences` | what is added to revisions to make fences of them | none: it stays |
-//! | `shop/%/<lease>` | a session, which its client keeps alive while anybody waits | itself |
+//! | `shop/%/fences` | the base that is added to revisions to compute fences | none: it stays |
+//! | `shop/%/<lease>` | a session, which its client keeps alive while it has waiters | itself |
 //!
-//! * **Grant**: one transaction makes the key `hold` if it does not exist and nobody waits, or if no place is before the
-//!   asker's. Its create revision makes the fence.
-//! * **One lease for each hold**, never shared: a lease that dies takes one hold along.
-//! * **Undoing is revoking.** A request that arrives after the lease that it names was revoked is refused by etcd, so
-//!   whatever was on its way comes to nothing. A session carries the places of others too: there its key is written, and a
-//!   request for a place that is still on its way finds another revision than it expects.
-//! * **Wake-ups**: one watch on the prefix for each client that has somebody waiting, routed inside the process, so that a
-//!   release wakes only the next in line.
-//! * **Guarded writes**: [`EtcdDriver::txn_guard`] gives the comparison that makes a transaction on the same etcd
+//! * **Grant**: one transaction creates the key `hold` if it does not exist and there are no waiters, or if no place is
+//!   before the caller's. Its create revision determines the fence.
+//! * **One lease for each hold**, never shared: a lease that ends takes one hold along.
+//! * **Undoing is revoking.** etcd refuses a request that arrives after the lease that it names was revoked, so a
+//!   request on its way has no effect. A session carries the places of other waiters too. There the driver writes the
+//!   session's key, and a request for a place that is still on its way finds another revision than it expects.
+//! * **Wake-ups**: each client with waiters has one watch on the prefix, routed inside the process, so that a release
+//!   wakes only the next in line.
+//! * **Guarded writes**: [`EtcdDriver::txn_guard`] returns the comparison that makes a transaction on the same etcd
 //!   succeed only while the lock is held.
 //!
-//! Delay queues keep their messages under `shop:queue/`, ordered by time; the clocks of the clients decide when one is
-//! due, within an [error that is declared](EtcdConfig::clock_error), and transactions that it is delivered to one.
+//! Delay queues keep their messages under `shop:queue/`, ordered by time. The clients' clocks decide when a message is
+//! due, within a [declared error](EtcdConfig::clock_error). Transactions ensure that it is delivered to one client.
 //!
-//! Ttls are whole seconds, at least 2 (etcd keeps none that are shorter than one and a half election timeouts). How
-//! many requests each operation costs, which rights are needed and what is guaranteed stands in the README.
+//! Ttls are whole seconds, at least 2 (etcd keeps none that are shorter than one and a half election timeouts). The
+//! README lists the requests that each operation costs, the rights that are needed and the guarantees.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

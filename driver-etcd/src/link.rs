@@ -29,7 +29,7 @@ pub(crate) struct Link {
     config: EtcdConfig,
     members: Vec<Member>,
     current: AtomicUsize,
-    /// Told when another member comes into use.
+    /// Notified when another member comes into use.
     turned: watch::Sender<usize>,
     closed: AtomicBool,
     /// The raft term of the last answer; 0 before the first.
@@ -138,7 +138,7 @@ impl Link {
         self.term.load(Ordering::Relaxed)
     }
 
-    /// Takes note of the raft term of an answer, and tells it.
+    /// Takes note of the raft term of an answer, and returns it.
     pub(crate) fn note(&self, header: Option<&ResponseHeader>) -> u64 {
         let term = header.map_or(0, ResponseHeader::raft_term);
         self.term.store(term, Ordering::Relaxed);
@@ -167,6 +167,7 @@ impl Link {
                 Err(error) if error.kind() == ErrorKind::Unavailable => error,
                 result => return result,
             };
+            // Also behind the last one, so that the next call begins with another member.
             self.turn_from(index);
             if tried == self.members.len() {
                 return Err(error);
@@ -202,6 +203,7 @@ impl Link {
             },
             result => result,
         };
+        // By any answer, an error included: only silence counts against the member.
         unanswered.answered = true;
         result
     }
@@ -217,6 +219,7 @@ impl Link {
     async fn sign_in_again(&self, member: &Member, known: usize) -> Result<()> {
         let _one = member.connecting.lock().await;
         let ready = member.ready();
+        // Otherwise another call has signed in since this one took its token.
         if member.signed_in.load(Ordering::Acquire) == known
             && let Some(client) = ready
         {
@@ -246,7 +249,9 @@ impl Link {
         if before.is_some() {
             reconnected(DRIVER);
         }
-        self.ensure_open()?;
+        // Closed in the meantime: no other call would close this connection.
+        self.ensure_open()
+            .inspect_err(|_| drop(member.connected.lock().unwrap_or_else(PoisonError::into_inner).take()))?;
         Ok(client)
     }
 
@@ -358,7 +363,7 @@ mod tests {
 
     use super::*;
 
-    /// To members that nobody serves; one is connected to all the same, as calls need no network until they leave.
+    /// To members that do not answer; one is connected to all the same, as calls need no network until they leave.
     fn link(members: usize) -> Link {
         let hosts: Vec<_> = (1..=members).map(|port| format!("127.0.0.1:{port}")).collect();
         Link::new(format!("etcd://{}", hosts.join(",")).parse().unwrap())

@@ -22,7 +22,7 @@ use crate::renew::{Renewable, Whose};
 use crate::tickets::On;
 use crate::txn;
 
-/// How many holds one renewal carries; etcd takes 128 operations in a transaction, unless it is told otherwise.
+/// How many holds one renewal carries; etcd takes 128 operations in a transaction by default.
 const RENEW_BATCH: usize = 100;
 
 #[async_trait]
@@ -76,6 +76,7 @@ impl DistributedLock for EtcdDriver {
         let (released, spared) = join(self.inner.end(hold, on), self.inner.revoke_all(spare)).await;
         let released = released?;
         spared?;
+        // Last: if one of the requests fails, a repeated release or an abandonment still needs the ticket.
         self.inner.tickets.forget(&hold.token);
         Ok(released)
     }
@@ -98,7 +99,7 @@ impl DistributedLock for EtcdDriver {
     async fn inspect(&self, name: &LockName) -> Result<Inspection> {
         let answer = self.inner.txn(txn::inspect(&self.inner.keys(name))).await.map_err(of_a_read)?;
         let reads = crate::link::reads(&answer);
-        let [hold, queue] = reads.as_slice() else { return Err(crate::link::odd("an answer of another shape")) };
+        let [hold, queue] = reads.as_slice() else { return Err(crate::link::odd("an answer of an unexpected form")) };
         let holder = match answer::hold_in(hold) {
             Some(hold) => self.inner.holder(hold).await.map_err(of_a_read)?,
             None => None,
@@ -122,6 +123,7 @@ impl DistributedLock for EtcdDriver {
         // What cannot be revoked ends by itself.
         join_all(idle.iter().map(|lease| self.inner.leases.revoke(lease.id))).await;
         self.inner.signals.leave().await;
+        // The link last: the revocations above need it.
         if self.inner.link.close() {
             self.inner.watcher.close().await;
             self.inner.signals.close().await;
@@ -136,7 +138,7 @@ impl HoldSeen {
 }
 
 impl Inner {
-    /// Deletes a hold that was seen, whoever's it is.
+    /// Deletes a hold that was seen, of any holder.
     async fn take_away(
         &self,
         keys: &NameKeys,
@@ -163,6 +165,8 @@ impl Inner {
     async fn end(&self, hold: &Hold, on: On) -> Result<Released> {
         let (token, lease) = (&hold.token, on.lease);
         let free = self.tickets.free(token, lease, |lease| self.idle.wants(lease)).is_some();
+        // A lease can serve again only if no request that puts something on it is without an answer. Otherwise it is
+        // revoked, which also refuses that request.
         let Some(granted) = on.granted.filter(|_| free) else {
             return Ok(match self.leases.revoke(lease).await? {
                 Revoked::Revoked => Released::Released,
@@ -174,8 +178,8 @@ impl Inner {
         Ok(if ended { Released::Released } else { Released::NotHeld })
     }
 
-    /// Deletes the hold that was granted in this revision; tells whether it stood. It may be on another lease by now, after a
-    /// renewal; but what somebody else has written there is not ours to delete.
+    /// Deletes the hold that was granted in this revision; returns whether it existed. It may be on another lease by
+    /// now, after a renewal; but a value that another program has written there is not ours to delete.
     async fn end_granted(&self, keys: &NameKeys, token: &OwnerToken, granted: i64, lease: i64) -> Result<bool> {
         let mut tried = self.change(txn::end(keys, granted, lease)).await?;
         loop {
@@ -298,7 +302,7 @@ mod tests {
         assert!(!inner.end_granted(&keys, &token, seen.granted, seen.lease).await.unwrap());
     }
 
-    /// Whoever has a place needs the watch at once; others will see.
+    /// A token with a place needs the watch at once; a token without one does not.
     #[tokio::test]
     async fn who_listens_again_for_its_place_has_the_watch() {
         let (_cluster, driver) = served();

@@ -1,4 +1,4 @@
-//! What comes from outside (URLs, keys, holds) is read with inputs that nobody thought of.
+//! Property tests of external inputs (URLs, keys, holds), with random and malformed values.
 
 use peak_alloc::PeakAlloc;
 use proptest::collection::vec;
@@ -124,7 +124,7 @@ proptest! {
         }
     }
 
-    /// What is read of a key spells that key: no two keys are taken for the same place.
+    /// A key that parses is spelled by the parsed place: no two keys are taken for the same place.
     #[test]
     fn a_key_is_a_place_only_as_it_is_spelled(key in inputs::bytes(KEYS, 0..8)) {
         let space = Keyspace::new("ns");

@@ -1,6 +1,6 @@
-//! What stands in the key of a hold.
+//! The record in the key of a hold.
 //!
-//! A few lines of text that `etcdctl get` shows as they are; the label comes last and may hold anything:
+//! It is a few lines of text that `etcdctl get` shows unchanged. The label is last and may hold any bytes:
 //!
 //! ```text
 //! tenure/1
@@ -80,7 +80,7 @@ impl Record {
         text.into_bytes()
     }
 
-    /// `None` if somebody else wrote the value.
+    /// `None` if the value was not written by tenure.
     pub(crate) fn decode(value: &[u8]) -> Option<Self> {
         let mut rest = std::str::from_utf8(value).ok()?.strip_prefix(HEADER)?.strip_prefix('\n')?;
         let mut record = Self { owner: None, entries: Vec::new(), lease_secs: 0, term: None, base: 0, label: None };
@@ -100,7 +100,7 @@ impl Record {
                 _ => {} // a later version's
             }
         }
-        // A longer lease, and a base from the year 2255 on, nobody wrote.
+        // No client wrote a longer lease, or a base from the year 2255 on.
         let longest = i64::try_from(Ttl::MAX.as_secs()).unwrap_or(i64::MAX);
         let sound = (1..=longest).contains(&record.lease_secs) && record.base < 1 << 53;
         (sound && !record.entries.is_empty()).then_some(record)

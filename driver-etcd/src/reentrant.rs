@@ -1,8 +1,8 @@
 //! Re-entrant locks: the hold's key lists its entries, and every change of the list is conditional on the revision that
-//! it was read in.
+//! was read.
 //!
-//! A re-entry moves the hold to a lease of its own, which is never shorter than the one before. So a hold hangs on the
-//! lease of its latest entry, and undoing an earlier attempt can revoke that attempt's lease without harm to others.
+//! A re-entry moves the hold to a new lease, which is never shorter than the one before. So a hold is on the lease of
+//! its latest entry, and undoing an earlier attempt can revoke that attempt's lease without harm to other entries.
 
 use async_trait::async_trait;
 use tenure_core::driver::{
@@ -42,6 +42,7 @@ impl ReentrantLock for EtcdDriver {
     /// Two requests, and one more for the last entry.
     async fn exit(&self, hold: &ReentrantEntry) -> Result<Exited> {
         let keys = self.inner.keys(&hold.name);
+        // The entry before its leases: only then is it known which lease carries the entries that remain.
         let left = self.inner.leave(&keys, hold).await?;
         // What else was made for this entry, and does not carry the hold of the others.
         let mut spare = self.inner.tickets.leases(&hold.token);
@@ -70,7 +71,7 @@ impl Ask<'_> {
             let deepest = self.inner.config.max_depth;
             if record.depth() >= deepest {
                 self.give_up(lease).await?;
-                let text = format!("the owner has entered {deepest} times already");
+                let text = format!("the owner has entered {deepest} times already, the maximum depth");
                 return Err(Error::new(ErrorKind::LimitReached, text));
             }
             // A lease that has run out may not be revoked yet, and a hold on it must not come back to life. Keeping it
@@ -153,6 +154,8 @@ impl Inner {
             }
             let rest = record.without(&entry.token);
             let last = rest.entries.is_empty();
+            // The last entry deletes on condition that no other one has joined; a revocation would end that one as
+            // well.
             let txn = if last { txn::delete(keys, &seen) } else { txn::rewrite(keys, &seen, &rest, On::SameLease) };
             match self.change(txn).await? {
                 Tried::Done(_) if last => {
@@ -253,7 +256,7 @@ mod tests {
         }
     }
 
-    /// What was read of the hold is not so any more: the lease that was made is not kept.
+    /// The hold has changed since it was read: the lease that was made is not kept.
     #[tokio::test]
     async fn an_owner_whose_hold_has_moved_enters_it_and_one_whose_hold_is_gone_starts_over() {
         let (_cluster, driver) = served();

@@ -42,16 +42,16 @@ struct Kept {
 /// What a renewal does next.
 #[derive(Debug, PartialEq, Eq)]
 enum Next<'a> {
-    /// Nothing: the hold is not its own any more.
+    /// Nothing: the hold no longer belongs to the token.
     Lost,
-    /// It keeps this lease alive, which the hold is on. That is also the proof that it has not run out: one that has may not
-    /// be revoked yet.
+    /// It keeps this lease alive, which the hold is on. That also proves that the lease has not expired: an expired
+    /// lease may not be revoked yet.
     KeepAlive(i64),
-    /// Nothing: etcd does not know a lease that stands. With a lease that is gone the hold would be gone.
+    /// Nothing: etcd does not know a lease of an existing hold. If the lease had ended, the hold would have ended too.
     Unclear,
     /// It moves the hold to another lease.
     Move(&'a HoldSeen, &'a Record),
-    /// Nothing: the hold is on a lease of so many seconds, which was kept alive.
+    /// Nothing: the hold is on a lease of this many seconds, which was kept alive.
     Done(i64),
 }
 
@@ -84,9 +84,10 @@ impl Standing {
 impl Inner {
     /// One request for each lease, at once; then one for all holds, to see that they still stand, on these leases.
     ///
-    /// The read comes last because a keep-alive does not tell whose answer it is: a leader that was deposed, and does not
-    /// know it yet, still revokes the leases that ended by its own count. It knows those that were granted in its term
-    /// or before. So a hold belongs to the term of its lease, and one that is read in a later term moves to a fresh lease.
+    /// The read comes last because a keep-alive does not show which leader answered: a leader that was deposed, and
+    /// does not know it yet, still revokes the leases that ended by its own count. It knows those that were granted in
+    /// its term or before. So a hold belongs to the term of its lease, and one that is read in a later term moves to a
+    /// fresh lease.
     pub(crate) async fn renew(&self, ttl: Ttl, all: Vec<Renewable>) -> Vec<Result<Renewed>> {
         let kept = join_all(all.iter().map(|renewable| self.keep_known(&renewable.whose))).await;
         let (term, holds) = match self.holds(all.iter().map(|renewable| &renewable.keys)).await {
@@ -127,7 +128,7 @@ impl Inner {
         if holds.len() == names.len() {
             Ok((crate::link::term(&answer)?, holds))
         } else {
-            Err(crate::link::odd("an answer of another shape"))
+            Err(crate::link::odd("an answer of an unexpected form"))
         }
     }
 
@@ -143,6 +144,8 @@ impl Inner {
                     return Err(Error::new(ErrorKind::Unavailable, text));
                 }
                 Next::KeepAlive(lease) => {
+                    // In this order, as in `renew`: the read shows whether the lease was still the hold's after the
+                    // keep-alive.
                     let kept = Some(self.keep(lease).await?);
                     let (term, mut holds) = self.holds(std::iter::once(keys)).await?;
                     Standing { hold: holds.pop().flatten(), term, kept }
@@ -167,6 +170,7 @@ impl Inner {
     ) -> Result<Tried<Option<HoldSeen>>> {
         let Some(token) = record.entries.last() else { return Ok(Tried::Not(None)) };
         let id = new_id();
+        // Noted before it is asked for, as every lease: a release or an abandonment from here on revokes it.
         self.tickets.begin(token, id, secs)?;
         let lease = self.grant(token, id, secs).await?;
         match self.change(txn::rewrite(keys, seen, &record.on(&lease), On::Lease(id))).await? {

@@ -1,4 +1,4 @@
-//! Drivers for unit tests: one with a server of its own, and one that nobody serves, for what needs none.
+//! Drivers for unit tests: one with its own server, and one without a server.
 
 use tenure_testkit::{EtcdCluster, EtcdOptions};
 

@@ -1,10 +1,10 @@
 //! The lease that all places of one client are on.
 //!
-//! It is as short as etcd keeps any, so that the places of a process that was killed are gone soon, and one task keeps it
-//! alive while anybody waits. How long a waiter counts as alive that asks no more is looked after here, too.
+//! It is as short as etcd allows, so that the places of a killed process disappear soon. One task keeps it alive while
+//! the client has waiters. That task also removes a waiter that has stopped asking when its presence ends.
 //!
-//! A lease that many places are on cannot be revoked to undo one of them. A key of the session stands in for that: a place
-//! is taken on condition that the key is as it was, so writing it makes every such request fail that is still on its way.
+//! A lease of many places cannot be revoked to undo one of them. The session's key replaces the revocation: a place is
+//! taken on condition that this key is unchanged, so writing it makes every such request fail that is still on its way.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -25,7 +25,7 @@ use crate::tickets::{Place, Waiting};
 use crate::txn::{self, SessionKey};
 use crate::watcher::Watcher;
 
-/// What is asked for, in seconds: the shortest lease of a cluster with the default election timeout.
+/// The ttl of the session's lease, in seconds: the shortest lease of a cluster with the default election timeout.
 const SECS: i64 = 2;
 /// How often the session is looked after; a fraction of the shortest lease.
 const TICK: Duration = Duration::from_millis(100);
@@ -52,7 +52,8 @@ pub(crate) struct Session {
 #[derive(Debug, Default)]
 struct State {
     live: Option<Live>,
-    /// Leases for sessions that were not heard of: whoever needed them went away meanwhile. They end by themselves.
+    /// Leases for sessions of which no answer arrived: the callers that needed them went away meanwhile. They end by
+    /// themselves.
     unfinished: Vec<i64>,
     waiters: HashMap<OwnerToken, Presence>,
     /// When the last place went.
@@ -112,6 +113,7 @@ impl Session {
             Some(live) => live,
             None => self.make().await?,
         };
+        // Idle from now on, so that it does not end before the place that the caller asks for.
         self.state().idle_since = Some(LeaseInstant::now());
         self.look_after();
         Ok(live)
@@ -176,6 +178,8 @@ impl Session {
         if waiting.revision.is_some() {
             return self.link.txn(Txn::new().and_then([delete])).await.map(drop);
         }
+        // One transaction for both: a request for the place that arrives before it is deleted, and one that arrives
+        // after it finds the key written anew and is refused.
         let options = PutOptions::new().with_lease(waiting.lease);
         let refuse = TxnOp::put(self.keyspace.session(waiting.lease), "", Some(options));
         match self.link.txn(Txn::new().and_then([refuse, delete])).await {
@@ -214,6 +218,8 @@ impl Session {
             if state.live.is_none() || state.is_kept {
                 return;
             }
+            // Marked before the task begins, so that there is one. Its end clears the mark, also on a runtime that has
+            // ended.
             state.is_kept = true;
         }
         let keeper = Keeper(Arc::clone(self));
@@ -226,6 +232,7 @@ impl Session {
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             tick.tick().await;
+            // First: the lease that is kept alive below would keep the places of waiters that have stopped asking.
             self.end_the_silent(LeaseInstant::now()).await;
             self.watcher.view().wake_behind_the_deaf(CLAIM, STAGGER);
             let Some(live) = self.state().live else { return };
@@ -245,7 +252,7 @@ impl Session {
         match state.live.as_mut().filter(|now| now.lease == live.lease) {
             Some(now) if alive => now.kept = sent,
             Some(_) => {
-                // Its places went with it, which the watch tells; or does not, if that is broken as well.
+                // Its places ended with it. The watch reports that, unless it is broken as well.
                 state.live = None;
                 state.waiters.clear();
                 drop(state);
@@ -265,7 +272,7 @@ impl Session {
                 .collect()
         };
         let ending = silent.into_iter().map(|(key, revision)| self.link.txn(txn::end_place(key, revision)));
-        // Where that fails, whoever is behind them ends them when it is their turn.
+        // Where that fails, the waiters behind them end them in their turn.
         join_all(ending).await;
     }
 
@@ -330,7 +337,7 @@ mod tests {
         Live { lease, written, secs: 2, kept: LeaseInstant::now() }
     }
 
-    /// Somebody who listens, and whom the session takes for alive until then, though no task looks after that.
+    /// A listener that the session takes for alive until then, though no task looks after that.
     fn waits(inner: &Inner, arrival: i64, until: LeaseInstant) -> (Spot, Vec<u8>, Watch) {
         let keys = inner.keys(&LockName::new("name").unwrap());
         let spot = Spot { arrival, token: OwnerToken::random() };
@@ -521,13 +528,5 @@ mod tests {
             assert_eq!(inner.leases.revoke(lease).await.unwrap(), Revoked::Absent);
         }
         assert!(session.state().live.is_none() && session.state().unfinished.is_empty());
-    }
-
-    #[tokio::test]
-    async fn a_lease_that_was_not_heard_of_is_remembered() {
-        let driver = unserved();
-        let session = &driver.inner.session;
-        assert!(session.make().await.is_err());
-        assert_eq!(session.state().unfinished.len(), 1);
     }
 }

@@ -1,4 +1,4 @@
-//! A watch that stands: opened once somebody needs it, opened again whenever it breaks, given up when nobody does.
+//! A lasting watch: opened on first use, opened again whenever it breaks, and closed after a time without users.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use tokio::task::JoinHandle;
 use crate::error::EtcdError;
 use crate::link::Link;
 
-/// A watch that nobody has needed for this long is given up.
+/// A watch that was not needed for this long is given up.
 const IDLE: Duration = Duration::from_secs(30);
 
 /// How long opening the watch again may take before it is tried anew.
 const OPENING: Duration = Duration::from_secs(3);
 
-/// Who is told what the watch tells.
+/// The receiver of the watch's events.
 pub(crate) trait Audience: Send + Sync + 'static {
     /// What the keys of interest begin with.
     fn root(&self) -> &[u8];
@@ -26,16 +26,16 @@ pub(crate) trait Audience: Send + Sync + 'static {
     /// What happened, in order.
     fn take_in(&self, events: &[Event]);
 
-    /// The watch begins. Nobody relied on it before.
+    /// The watch begins. No caller relied on it before.
     fn begin(&self);
 
-    /// The watch goes on after an interruption: nothing is known of the time between.
+    /// The watch continues after an interruption: nothing is known of the time between.
     fn gap(&self);
 
-    /// Whether nobody listens.
+    /// Whether there are no listeners.
     fn is_empty(&self) -> bool;
 
-    /// What is to be done as time passes, while the watch stands. Does not end.
+    /// The periodic work while the watch is open. Does not end.
     fn attend(&self) -> impl Future<Output = ()> + Send;
 }
 
@@ -49,9 +49,9 @@ pub(crate) struct Standing<A> {
     link: Arc<Link>,
     pub(crate) audience: A,
     task: tokio::sync::Mutex<Option<JoinHandle<()>>>,
-    /// Whether the watch stands.
+    /// Whether the watch is open.
     live: watch::Sender<bool>,
-    /// How often it is looked whether anybody listens.
+    /// How often the watch is checked for listeners.
     idle: Duration,
 }
 
@@ -65,13 +65,16 @@ impl<A: Audience> Standing<A> {
         Arc::new(Self { link, audience, task: tokio::sync::Mutex::default(), live, idle })
     }
 
-    /// Returns when the watch stands. It stands for as long as somebody listens: who needs it listens first.
+    /// Returns when the watch is open. It stays open for as long as there are listeners: a caller that needs it listens
+    /// first.
     pub(crate) async fn ensure_live(self: &Arc<Self>) -> Result<()> {
         loop {
+            // Before the look, so that a change between the two is not missed.
             let mut news = self.live.subscribe();
             let mut task = self.task.lock().await;
             if task.as_ref().is_none_or(JoinHandle::is_finished) {
                 let opened = self.open().await?;
+                // Before the watch counts as live: callers that see it live read the epoch, which must be the new one.
                 self.audience.begin();
                 self.live.send_replace(true);
                 *task = Some(tokio::spawn(Arc::clone(self).run(opened)));
@@ -87,7 +90,7 @@ impl<A: Audience> Standing<A> {
         }
     }
 
-    /// Opens the watch, from now on, and waits until it stands. A revision of the past would put it among those that
+    /// Opens the watch, from now on, and waits until it is open. A revision of the past would put it among those that
     /// etcd serves only ten times a second.
     async fn open(&self) -> Result<Opened> {
         let stream = self.link.call(|stubs| async move {
@@ -135,8 +138,9 @@ impl<A: Audience> Standing<A> {
         }
     }
 
-    /// Ends the watch, unless somebody has begun to listen meanwhile; who comes later opens another one.
+    /// Ends the watch, unless a listener has arrived meanwhile; a later listener opens another one.
     async fn give_up(&self) -> bool {
+        // The lock of `ensure_live`: a listener that arrives now keeps this watch or opens another one.
         let mut task = self.task.lock().await;
         let needed = !self.audience.is_empty() && self.link.ensure_open().is_ok();
         if !needed {
@@ -146,7 +150,7 @@ impl<A: Audience> Standing<A> {
         !needed
     }
 
-    /// `None` once the driver is closed, or nobody waits any more.
+    /// `None` once the driver is closed, or without any waiter left.
     async fn reopen(&self) -> Option<Opened> {
         let mut pause = Duration::from_millis(20);
         loop {
@@ -164,6 +168,7 @@ impl<A: Audience> Standing<A> {
     async fn follow(&self, stream: &mut WatchStream) -> Ended {
         let mut look = tokio::time::interval(self.idle);
         look.tick().await;
+        // Two looks in a row without listeners: a name that is waited for again and again keeps the watch.
         let mut quiet = false;
         loop {
             tokio::select! {
@@ -191,7 +196,7 @@ impl<A: Audience> Standing<A> {
         }
     }
 
-    /// Ends the watch of a driver that is dropped: nobody opens one at that time.
+    /// Ends the watch of a driver that is dropped: no caller opens one at that time.
     pub(crate) fn abort(&self) {
         if let Ok(mut task) = self.task.try_lock() {
             task.take().inspect(JoinHandle::abort);
@@ -199,8 +204,8 @@ impl<A: Audience> Standing<A> {
     }
 }
 
-/// The task that keeps the watch. Dropped before its end, since its runtime ends, it has everybody ask: the first of them
-/// opens the watch again where it runs.
+/// The task that keeps the watch. Dropped before its end, since its runtime ends, it has all waiters ask: the first of
+/// them opens the watch again where it runs.
 struct CutOff<A: Audience>(Option<Arc<Standing<A>>>);
 
 impl<A: Audience> Drop for CutOff<A> {
@@ -236,7 +241,7 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(20);
     const MOMENT: Duration = Duration::from_millis(20);
 
-    /// Somebody who listens now and then.
+    /// A listener that is there now and then.
     struct Ears {
         /// Whether it does so at each of the next looks; at all later ones as at the last of them.
         listens: Mutex<VecDeque<bool>>,
@@ -314,7 +319,8 @@ mod tests {
     #[tokio::test]
     async fn a_watch_that_nobody_needs_at_two_looks_is_given_up_and_opened_again_for_who_comes_next() {
         let cluster = EtcdCluster::single(EtcdOptions::new()).unwrap();
-        // Two looks in vain and one before it is given up, at which somebody has come; and the same, and nobody has.
+        // Two looks without a listener and a third one, before the watch is given up, with one; then the same, and the
+        // third finds none.
         let now_and_then = [false, true, false, true, false, false, true, true, false, false, false];
         let standing = standing(&cluster.url(), &now_and_then, MOMENT);
         standing.ensure_live().await.unwrap();
@@ -391,7 +397,7 @@ mod tests {
         }
     }
 
-    /// Nobody serves there; the runtime's clock goes on while nothing else does.
+    /// No server answers there; the runtime's clock advances while nothing else does.
     #[tokio::test(start_paused = true)]
     async fn who_tries_to_open_it_again_waits_longer_each_time() {
         let listens = [true, true, true, true, true, true, true, false];

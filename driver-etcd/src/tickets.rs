@@ -1,4 +1,4 @@
-//! What this client remembers of its own tokens: which leases may exist for them, and which tokens were abandoned.
+//! This client's memory of its own tokens: the leases that may exist for them, and the abandoned tokens.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,7 @@ use crate::keys::Spot;
 /// How long a ticket outlasts its leases, and what it has without one.
 const UNTOUCHED: Duration = Duration::from_secs(120);
 
-/// Below so many tickets none is looked for that nobody touches.
+/// With fewer tickets than this, no search for untouched ones is made.
 const FEW: usize = 1024;
 
 /// For how long an abandoned token is refused.
@@ -37,7 +37,7 @@ pub(crate) struct Waiting {
     pub(crate) revision: Option<i64>,
 }
 
-/// What is left of an abandoned token.
+/// The leases and the place that an abandoned token leaves behind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Remains {
     pub(crate) leases: Vec<i64>,
@@ -62,7 +62,7 @@ pub(crate) struct Tickets(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     tickets: HashMap<OwnerToken, Ticket>,
-    /// How many there may be before those that nobody has touched for long are looked for.
+    /// How many there may be before a search for those untouched for long.
     sweep_at: usize,
     graves: HashMap<OwnerToken, Remains>,
     burials: VecDeque<(Instant, OwnerToken)>,
@@ -100,7 +100,7 @@ impl Tickets {
         let mut state = self.state();
         state.forget_old(Instant::now());
         if state.graves.contains_key(token) {
-            return Err(Error::new(ErrorKind::NotHeld, "this attempt was abandoned"));
+            return Err(Error::new(ErrorKind::NotHeld, "this attempt was abandoned before its request arrived"));
         }
         Ok(())
     }
@@ -118,8 +118,9 @@ impl Tickets {
         self.state().known(token, lease.id, |known| known.made = Some(lease));
     }
 
-    /// The lease, if it is known to exist and is `wanted` for something else. Whoever asks has nothing on it any more, and
-    /// has heard the answers to all requests that put something on it: one that fails ends its attempt, which keeps nothing.
+    /// The lease, if it is known to exist and is `wanted` for something else. The caller has nothing on it any more,
+    /// and has received the answers to all requests that put something on it: one that fails ends its attempt, which
+    /// keeps nothing.
     pub(crate) fn free(&self, token: &OwnerToken, lease: i64, wanted: impl FnOnce(&Lease) -> bool) -> Option<Lease> {
         let mut made = None;
         self.state().known(token, lease, |known| made = known.made);
@@ -154,6 +155,7 @@ impl Tickets {
     pub(crate) fn set_waiting(&self, waiting: Waiting) -> Result<()> {
         self.ensure_alive(&waiting.spot.token)?;
         let mut state = self.state();
+        // An abandonment may come after the check: then nothing is noted, and the request undoes what it has made.
         if let Some(ticket) = state.of_the_living(&waiting.spot.token) {
             ticket.waiting = Some(waiting);
         }
@@ -196,12 +198,13 @@ impl Tickets {
         self.state().tickets.remove(token);
     }
 
-    /// Refuses the token from now on; tells what of it is to be undone, if anything was known of it.
+    /// Refuses the token from now on; returns what of it is to be undone, if anything was known of it.
     pub(crate) fn bury(&self, token: &OwnerToken) -> Option<Remains> {
         let mut state = self.state();
         let now = Instant::now();
         state.forget_old(now);
         if let Some(ticket) = state.tickets.remove(token) {
+            // Kept until `settle`: a repeated abandonment has the same to undo.
             let remains = state.graves.entry(*token).or_default();
             remains.leases.extend(ticket.ids());
             remains.waiting = ticket.waiting;
@@ -237,7 +240,7 @@ impl Ticket {
         self.leases.is_empty() && self.waiting.is_none() && self.hold.is_none()
     }
 
-    /// Whether nothing of it can stand any more, unless somebody else keeps it.
+    /// Whether none of its leases can exist any more, unless another client keeps them alive.
     fn is_over_at(&self, now: Instant) -> bool {
         let longest = self.leases.iter().map(|known| seconds(known.secs)).max().unwrap_or_default();
         now.saturating_duration_since(self.touched) > 2 * longest + UNTOUCHED

@@ -1,4 +1,4 @@
-//! What else stands between a waiter and a free lock: keys that are no places, and places whose waiters take nothing.
+//! Obstacles between a waiter and a free lock: keys that are no places, and places of waiters that do not take it.
 
 use etcd_client::Txn;
 use tenure_core::Result;
@@ -82,6 +82,7 @@ impl Inner {
         let (mut from, mut first) = (keys.queue(), None);
         loop {
             let (revision, page) = self.front(keys, from, end.clone()).await?;
+            // The revision of the first page: whatever came after it makes the transaction fail.
             let first = *first.get_or_insert(revision);
             if page.iter().any(|key| key.spot.is_some()) {
                 return Ok(None);
@@ -110,11 +111,11 @@ impl Inner {
         }
     }
 
-    /// Some keys among the places, from the front, and the revision in which they stood there.
+    /// Some keys among the places, from the front, and the revision in which they were read.
     async fn front(&self, keys: &NameKeys, from: Vec<u8>, end: Vec<u8>) -> Result<(i64, Vec<Head>)> {
         let answer = self.txn(txn::front(from, end, PAGE)).await?;
         let reads = crate::link::reads(&answer);
-        let found = reads.first().ok_or_else(|| crate::link::odd("an answer of another shape"))?;
+        let found = reads.first().ok_or_else(|| crate::link::odd("an answer of an unexpected form"))?;
         Ok((crate::link::revision(&answer)?, answer::places_in(found, keys).collect()))
     }
 }
@@ -164,7 +165,7 @@ mod tests {
         [keys.queue(), format!("!foreign-{number:04}").into_bytes()].concat()
     }
 
-    /// As where somebody else writes keys there without end.
+    /// As where another program writes keys there without end.
     #[tokio::test]
     async fn a_free_lock_behind_keys_of_others_is_tried_for_so_often_and_no_more() {
         let (_cluster, driver) = served();

@@ -1,4 +1,4 @@
-//! The transactions, and what their answers say.
+//! The transactions, and the reading of their answers.
 
 use etcd_client::{Compare, CompareOp, DeleteOptions, GetOptions, PutOptions, Txn, TxnOp};
 
@@ -47,7 +47,7 @@ pub(crate) struct Take<'a> {
 }
 
 impl Take<'_> {
-    /// Takes a lock that nobody holds and nobody waits for.
+    /// Takes a lock without a holder and without waiters.
     pub(crate) fn free(&self, spot: Option<&Spot>, foreign: i64) -> Txn {
         let nobody = nobody_before(self.keys, self.keys.queue_end(), foreign);
         self.unless(spot, vec![nobody], vec![])
@@ -87,6 +87,7 @@ pub(crate) fn enqueue(keys: &NameKeys, spot: &Spot, session: &SessionKey) -> Txn
     let own = keys.place(spot);
     let put = TxnOp::put(own.clone(), "", Some(PutOptions::new().with_lease(session.lease)));
     let count = GetOptions::new().with_range(keys.queue_end()).with_count_only();
+    // Counted before the put, so that the place itself is not among the others.
     let mut joined = vec![TxnOp::get(keys.queue(), Some(count)), put];
     joined.extend(look(keys, Some(spot)));
     let mut refused = vec![TxnOp::get(session.key.as_slice(), Some(GetOptions::new().with_keys_only()))];
@@ -143,7 +144,7 @@ pub(crate) fn delete(keys: &NameKeys, seen: &HoldSeen) -> Txn {
         .or_else([TxnOp::get(keys.hold(), None)])
 }
 
-/// Deletes the hold that was granted in this revision, if it is still on that lease; else tells what stands there.
+/// Deletes the hold that was granted in this revision, if it is still on that lease; else reads the present one.
 pub(crate) fn end(keys: &NameKeys, granted: i64, lease: i64) -> Txn {
     Txn::new()
         .when([
@@ -174,7 +175,7 @@ mod tests {
     use crate::link::revision;
     use crate::scene::served;
 
-    /// Whoever takes it has found out before that nobody waits; by the time that the transaction arrives somebody may.
+    /// The client that takes it has found no waiters before; by the time that the transaction arrives there may be one.
     #[tokio::test]
     async fn a_free_lock_is_taken_by_nobody_for_whom_somebody_else_comes_first() {
         let (_cluster, driver) = served();

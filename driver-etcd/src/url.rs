@@ -9,11 +9,12 @@ use crate::config::{DEFAULT_PORT, EtcdConfig, endpoint, invalid};
 const TLS: [&str; 4] = ["ca", "cert", "key", "domain"];
 
 impl EtcdConfig {
-    /// Reads a URL, of which others may have taken parameters out.
+    /// Reads a URL after other readers have removed their parameters.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidArgument`](tenure_core::ErrorKind::InvalidArgument) naming what is wrong, an unknown parameter too; no part of a password is repeated.
+    /// [`ErrorKind::InvalidArgument`](tenure_core::ErrorKind::InvalidArgument) names the problem, including an unknown
+    /// parameter; it repeats no part of a password.
     /// [`ErrorKind::Unsupported`](tenure_core::ErrorKind::Unsupported) for TLS without the feature `tls`.
     pub fn read(url: BackendUrl) -> Result<Self> {
         read(url)

@@ -1,7 +1,7 @@
-//! What this client's waiters know of their queues: how many places are before each, and whether its lock is held.
+//! What this client's waiters know of their queues: the number of places before each, and whether its lock is held.
 //!
-//! A waiter's count comes with the answer to its request, and the watch tells of each place that comes or goes. The two
-//! arrive in any order. Both carry revisions, and an event counts for whatever was read before it.
+//! A waiter's count arrives with the answer to its request, and the watch reports each new or removed place. The two
+//! arrive in any order. Both carry revisions: an event applies to every count that was read before it.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -17,11 +17,11 @@ use crate::waiters::{Event, Local, Name};
 #[derive(Debug, Default)]
 pub(crate) struct View {
     names: HashMap<Vec<u8>, Name>,
-    /// Counts the beginnings of the watch: what was read before one says nothing of the queue after it.
+    /// Counts the beginnings of the watch: an answer read before one says nothing of the queue after it.
     epoch: u64,
 }
 
-/// What the watch told.
+/// A change that the watch reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     Held,
@@ -88,6 +88,7 @@ impl View {
         if seen.revision > state.held_at {
             state.set_held(seen.hold.is_some(), seen.revision);
         }
+        // It was read before the watch began: places may have come and gone since that no event reported.
         if !current {
             return;
         }
@@ -97,10 +98,11 @@ impl View {
         }
     }
 
-    /// Takes in what the watch told of one name in one revision.
+    /// Takes in a change that the watch reported of one name in one revision.
     pub(crate) fn change(&mut self, name: &[u8], revision: i64, change: Change) {
         let Some(state) = self.names.get_mut(name) else { return };
         match change {
+            // An answer was faster than the watch.
             Change::Held | Change::Freed if revision <= state.held_at => {}
             Change::Held => state.set_held(true, revision),
             Change::Freed => {
@@ -112,17 +114,18 @@ impl View {
         }
     }
 
-    /// The watch begins: what was read before says nothing.
+    /// The watch begins: earlier answers say nothing.
     pub(crate) fn begin(&mut self) {
         self.epoch += 1;
         for state in self.names.values_mut() {
             let mut local = std::mem::take(&mut state.local);
             local.values_mut().for_each(|local| local.place = None);
+            // Requests on their way stay counted: each of them still ends in `asked`.
             *state = Name { local, asking: state.asking, ..Name::default() };
         }
     }
 
-    /// The watch was interrupted and goes on now: nothing is known, and everybody asks again.
+    /// The watch was interrupted and continues now: nothing is known, and all waiters ask again.
     pub(crate) fn gap(&mut self) {
         self.begin();
         self.wake_all();
@@ -133,8 +136,8 @@ impl View {
     }
 
     /// Wakes the foremost waiter of each name whose lock has been free for so long, since the first in line does not
-    /// take it. The further back the waiter is, the longer it leaves that to others, and each waits as long again before
-    /// it looks once more: a server that is slow is not asked by everybody, all the time.
+    /// take it. The further back the waiter is, the longer it leaves that to others, and each waits as long again
+    /// before it looks once more: a slow server does not receive requests of all waiters, all the time.
     pub(crate) fn wake_behind_the_deaf(&mut self, patience: Duration, each: Duration) {
         for state in self.names.values_mut().filter(|state| !state.held) {
             let places = state.local.values().filter_map(|local| Some((local.place.as_ref()?.ahead, local)));
@@ -146,7 +149,7 @@ impl View {
         }
     }
 
-    /// What is read from now on is of this epoch.
+    /// Answers read from now on are of this epoch.
     pub(crate) fn epoch(&self) -> u64 {
         self.epoch
     }
@@ -253,7 +256,7 @@ mod tests {
         assert!(late.woken() && view.seems_free_for(NAME, &late.0.token), "{view:?}");
         view.asked(NAME);
         assert!(view.names[NAME].recent.is_empty());
-        // And one whose own place went on the way.
+        // And one whose own place was deleted on the way.
         let epoch = view.asks(NAME);
         view.change(NAME, 31, Change::Left(late.0));
         late.reads(&mut view, epoch, 30, 3);
@@ -338,7 +341,7 @@ mod tests {
         assert!(view.is_empty());
     }
 
-    /// What was read last decides, and it is free for the first in line only.
+    /// The last answer decides, and the lock is free for the first in line only.
     #[test]
     fn a_lock_seems_free_to_the_first_in_line_when_it_was_read_so() {
         let mut view = View::default();

@@ -37,12 +37,12 @@ pub(crate) struct Local {
     pub(crate) place: Option<Known>,
 }
 
-/// A place in a queue, and what is before it.
+/// A place in a queue, and the number of places before it.
 #[derive(Debug)]
 pub(crate) struct Known {
     pub(crate) spot: Spot,
     pub(crate) ahead: u32,
-    /// The revision of the answer that told of it: earlier events are counted in it.
+    /// The revision of the answer that reported it: earlier events are counted in it.
     pub(crate) read_at: i64,
 }
 
@@ -92,11 +92,12 @@ impl Name {
         (self.held, self.held_at, self.stirred) = (held, revision, Instant::now());
     }
 
-    /// Where the asker is, and what has changed since its request was answered.
+    /// Takes in the place of the asker, and the changes since its request was answered.
     pub(crate) fn learn(&mut self, asker: &OwnerToken, seen: &Seen) {
         let Some(local) = self.local.get_mut(asker) else { return };
         let Some(place) = &seen.place else { return local.place = None };
         let mut known = Known { spot: place.spot, ahead: seen.ahead, read_at: seen.revision };
+        // The watch may have been faster than this answer: the events that it does not know of are counted now.
         self.recent.iter().for_each(|event| known.count(event));
         let gone = |event: &Event| !event.came && event.spot == known.spot && event.revision > seen.revision;
         if seen.revision < self.forgotten || self.recent.iter().any(gone) {
@@ -105,6 +106,7 @@ impl Name {
         }
         let first = known.ahead == 0 && !self.held;
         local.place = Some(known);
+        // By the answer it was not next, so it is about to wait; by the events since, it is.
         if first && !seen.is_next(asker) {
             local.handle.wake();
         }

@@ -1,4 +1,4 @@
-//! The watch of the locks of one client, and who is woken by it.
+//! The watch of the locks of one client, and the waiters that it wakes.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -41,12 +41,12 @@ impl Watcher {
         Asking { watcher: self, name, epoch: AtomicU64::new(self.view().asks(name)) }
     }
 
-    /// Returns when the watch stands.
+    /// Returns when the watch is open.
     pub(crate) async fn ensure_live(&self) -> Result<()> {
         self.0.ensure_live().await
     }
 
-    /// Listens for a token. It hears something once the watch stands, see [`Asking::is_to_wait`].
+    /// Listens for a token. It receives events once the watch is open, see [`Asking::is_to_wait`].
     pub(crate) fn listen(&self, name: &[u8], token: OwnerToken) -> Watch {
         let (handle, watch) = Watch::channel();
         let (standing, name) = (Arc::clone(&self.0), name.to_vec());
@@ -69,8 +69,8 @@ impl Asking<'_> {
         self.epoch.load(Ordering::Relaxed)
     }
 
-    /// Returns when the watch stands. Who takes a place in a queue waits for it; who gets a free lock does not need it,
-    /// and is spared the events of everybody's locks.
+    /// Returns when the watch is open. A client that takes a place in a queue waits for it; one that gets a free lock
+    /// does not need it, and is spared the events of all other locks.
     pub(crate) async fn is_to_wait(&self) -> Result<()> {
         self.watcher.ensure_live().await?;
         self.epoch.store(self.watcher.view().epoch(), Ordering::Relaxed);
@@ -113,7 +113,7 @@ impl Audience for Places {
         self.view().begin();
     }
 
-    /// Everybody asks again.
+    /// All waiters ask again.
     fn gap(&self) {
         self.view().gap();
     }
@@ -146,7 +146,7 @@ mod tests {
     use crate::scene::served;
     use crate::{answer, txn};
 
-    /// What was read before the watch began says nothing of what happens from now on.
+    /// An answer read before the watch began says nothing of what happens from now on.
     #[test]
     fn the_view_learns_of_what_becomes_of_the_watch() {
         let places = Places { keyspace: Keyspace::new("prefix"), view: Mutex::default() };

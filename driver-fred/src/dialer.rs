@@ -1,5 +1,6 @@
-//! The adapter between the Redis brain and the client library.
+//! The adapter between `tenure-redis-support` and the client library.
 
+use std::fmt;
 use std::sync::Arc;
 
 use fred::bytes::BytesMut;
@@ -8,23 +9,17 @@ use fred::error::{Error, ErrorKind};
 use fred::interfaces::{ClientLike, EventInterface, PubsubInterface, Resp3Frame};
 use fred::types::config::Options;
 use fred::types::{ClientState, ClusterHash, CustomCommand, Message, Value};
-use tenure_redis_support::{Dialer, Endpoint, ExecError, Heard, Listen, Reply, Request, Socket};
+use tenure_redis_support::{Dialer, Endpoint, ExecError, Heard, Listen, RedisConfig, Reply, Request, Socket};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinHandle};
 
+use crate::driver::FredDialer;
 use crate::tuning::{Tuning, tuning};
 
-/// Opens connections of the `fred` crate.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct FredDialer {
-    /// What commands are sent through in place of a connection of its own.
-    given: Option<Client>,
-}
-
 /// One connection: a client that never reconnects, or one that was given.
-pub(crate) struct FredSocket {
+pub struct FredSocket {
     client: WithOptions<Client>,
     /// Closed when the client ends; none of one that was given, which may come back.
     alive: Option<watch::Receiver<()>>,
@@ -50,17 +45,20 @@ impl AbortOnDrop {
     }
 }
 
-impl FredDialer {
-    pub(crate) fn on(given: Client) -> Self {
-        Self { given: Some(given) }
+impl fmt::Debug for FredSocket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("FredSocket")
     }
 }
 
 impl Dialer for FredDialer {
     type Socket = FredSocket;
 
-    fn driver(&self) -> &'static str {
-        "fred"
+    const DRIVER: &'static str = "fred";
+    const SCHEME: &'static str = "fred+";
+
+    fn agree(&self, config: RedisConfig) -> tenure_core::Result<RedisConfig> {
+        self.fit(config)
     }
 
     async fn dial(&self, endpoint: &Endpoint, listen: Option<Listen>) -> Result<FredSocket, ExecError> {
@@ -193,7 +191,7 @@ fn failure(error: Error, on_the_way: impl FnOnce(Error) -> ExecError) -> ExecErr
 
 /// The request did not leave.
 fn not_sent(error: Error) -> ExecError {
-    ExecError::not_sent("the connection did not come about", Some(Arc::new(error)))
+    ExecError::not_sent("the connection could not be established", Some(Arc::new(error)))
 }
 
 /// The request may have left.

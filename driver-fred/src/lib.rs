@@ -22,7 +22,7 @@ mod tuning;
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-pub use driver::FredDriver;
+pub use driver::{FredDialer, FredDriver};
 pub use tenure_redis_support::{
     Address, Eviction, Fences, Identity, Login, Notes, Prefix, Protocol, RedisConfig, RedisSettings, Tls, Topology,
 };

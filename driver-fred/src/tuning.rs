@@ -1,14 +1,14 @@
-//! What of the client library's defaults does not fit locks, and what stands instead.
+//! Settings that replace defaults of the client library that are unfit for locks.
 //!
-//! | default of `fred` 10 | what it would do to locks | instead |
+//! | default of `fred` 10 | effect on locks | instead |
 //! |---|---|---|
-//! | no reconnection | a restart of the server ends the client for good | each connection is a client of its own; the link above replaces it |
-//! | commands wait for ever | a server that stands still holds up every caller | the link gives each request its time |
-//! | three attempts a command | a lost reply means that the server executes twice | one attempt, which each command says itself, for clients that are given; and a client that never reconnects has nothing to repeat on |
+//! | no reconnection | a restart of the server ends the client for good | each connection is its own client; the link above replaces it |
+//! | commands wait for ever | a stalled server holds up every caller | the link gives each request its time |
+//! | three attempts a command | after a lost reply, the server executes twice | one attempt, set on each command, for given clients; and a client that never reconnects cannot repeat a command |
 //! | silent connections are kept | a half-open connection is never replaced | the link tries a doubtful connection with a ping |
 //! | `TCP_NODELAY` unset | small frames wait for earlier replies | set |
-//! | a client that has ended keeps what reaches it, and does not answer | a request of that moment hangs | it ends with its client (`src/dialer.rs`) |
-//! | 32 messages are kept | a burst loses wake-ups without a word | 1024, and a loss counts as a gap: every waiter asks |
+//! | an ended client queues new commands, and does not answer | a request of that moment hangs | it ends with its client (`src/dialer.rs`) |
+//! | 32 messages are kept | a burst silently loses wake-ups | 1024, and a loss counts as a gap: every waiter asks |
 
 use fred::types::RespVersion;
 use fred::types::config::{
@@ -83,7 +83,7 @@ fn encrypted(mut config: Config, endpoint: &Endpoint) -> Result<Config, ExecErro
     let connector = match (&tls.authorities, &tls.identity) {
         (None, None) => TlsConnector::default_rustls().map_err(|error| bad("certificates of the system", &error))?,
         (None, Some(_)) => {
-            let message = "fred needs the authorities (ca) beside the client's own certificate".into();
+            let message = "fred needs the authorities (ca) in addition to the client's own certificate".into();
             return Err(ExecError::Unsupported { message });
         }
         (Some(authorities), identity) => {

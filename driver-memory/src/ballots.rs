@@ -1,4 +1,4 @@
-//! What a store keeps for quorums: counters for each name, the electorate, and how long its memory goes back.
+//! The data of a store for quorums: counters for each name, the electorate, and how long its memory goes back.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::sweep::Sweep;
 pub(crate) struct Voting {
     counters: Sweep<LockName, Counter>,
     pub(crate) electorate: Option<Electorate>,
-    /// When the store last began with an empty memory although somebody may have believed in its leases.
+    /// When the store last began with an empty memory although clients may have believed in its leases.
     empty_since: Option<Instant>,
 }
 
@@ -24,7 +24,7 @@ struct Counter {
 }
 
 impl Voting {
-    /// What is left after a restart that loses everything.
+    /// The state after a restart that loses everything.
     pub(crate) fn emptied(now: Instant) -> Self {
         Self { empty_since: Some(now), ..Self::default() }
     }

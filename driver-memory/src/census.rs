@@ -1,4 +1,4 @@
-//! The list of the locks that are held.
+//! The list of held locks.
 
 use async_trait::async_trait;
 use tenure_core::Result;

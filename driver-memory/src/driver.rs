@@ -6,28 +6,28 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tenure_core::driver::Backend;
+use tenure_core::rules::locks::Waiter;
 use tenure_core::{Error, ErrorKind, FenceFloor, LockName, OwnerToken, Result};
 
-use crate::decide::Caps;
 use crate::faults::Faults;
 use crate::link::{Failure, Link, Operation};
-use crate::store::{Residue, Store};
+use crate::store::{Caps, Residue, Store};
 
-/// Locks within one process, and a connection to the store that keeps them.
+/// A driver for locks within one process: a connection to the store that keeps them.
 ///
-/// A clone is another connection to the same store and shares its link, so that faults meet both; closing one does
-/// not close the other. [`another_client`](Self::another_client) has a link of its own. Several clients over clones of
-/// one driver act like several processes over one server.
+/// A clone is another connection to the same store and shares its link, so faults affect both; closing one does not
+/// close the other. [`another_client`](Self::another_client) returns a client with its own link. Several clients over
+/// clones of one driver act like several processes over one server.
 ///
-/// Needs no runtime to be made. All times are tokio's, so a paused runtime makes everything deterministic; do not
-/// share one store between a paused runtime and another one.
+/// The constructor needs no runtime. All times are tokio's, so a paused runtime makes all behaviour deterministic; do
+/// not share one store between a paused runtime and another one.
 pub struct MemoryDriver {
     store: Arc<Store>,
     link: Arc<Link>,
     closed: AtomicBool,
 }
 
-/// Sets the caps of a store, and where its fences begin. Made by [`MemoryDriver::builder`].
+/// A builder that sets the caps of a store and the beginning of its fences. Made by [`MemoryDriver::builder`].
 #[derive(Clone, Copy, Debug)]
 #[must_use]
 pub struct MemoryDriverBuilder {
@@ -42,50 +42,54 @@ impl MemoryDriver {
         Self::over(Store::new(Caps::DEFAULT, None))
     }
 
-    /// A new, empty store with caps of your own.
+    /// A new, empty store with custom caps.
     pub fn builder() -> MemoryDriverBuilder {
         MemoryDriverBuilder { caps: Caps::DEFAULT, floor: None }
     }
 
-    /// A new client of the store that this process knows by `name`, with the default caps. The store lives as long as
-    /// any of its clients; after that the name stands for a new, empty one.
+    /// A new client of this process's store of that `name`, with the default caps. The store lives as long as any of
+    /// its clients; after that the name creates a new, empty one.
     ///
-    /// For applications that make their clients in several places and have them meet. Tests share one process: give
-    /// each a name of its own, or better a store of its own.
+    /// Use it in applications that create clients in several places and need them to share locks. Tests share one
+    /// process: give each a separate name, or better a separate store.
     #[must_use]
     pub fn named(name: &str) -> Self {
         Self::over(Store::named(name, Caps::DEFAULT, None))
     }
 
-    /// Another client of the same store, with a link of its own: faults of one do not meet the other.
+    /// Another client of the same store, with its own link: faults of one do not affect the other.
     #[must_use]
     pub fn another_client(&self) -> Self {
         Self::over(Arc::clone(&self.store))
     }
 
-    /// Makes all fences of the store, of locks and of deliveries, greater than this from now on. They never fall: a floor behind
-    /// them changes nothing. Votes, as a node of a quorum, go by the quorum's floor.
+    /// Makes all later fences of the store, of locks and of deliveries, greater than this. Fences never fall: a floor
+    /// below them has no effect. Votes, as a node of a quorum, follow the quorum's floor.
     pub fn raise_fences(&self, floor: FenceFloor) {
         self.store.raise_fences(floor);
     }
 
-    /// The hooks that make this connection, or the leases of its store, go wrong.
+    /// The hooks that inject faults into this connection, or into the leases of its store.
     pub fn faults(&self) -> Faults {
         Faults::new(&self.store, &self.link)
     }
 
-    /// What the store remembers at this moment, after everything that is over was dropped: for tests that prove that
-    /// nothing is left behind. Looks at every name.
+    /// What the store remembers at this moment, after everything expired was dropped: for tests that prove that nothing
+    /// is left behind. Looks at every name.
     #[must_use]
     pub fn residue(&self) -> Residue {
         self.store.residue()
     }
 
-    /// Who waits for a lock, in order of arrival, and for how long each still counts as present: for tests that compare the
-    /// store with another backend.
+    /// The waiters of a lock, in order of arrival, and how long each still counts as present: for tests that compare
+    /// the store with another backend.
     #[must_use]
     pub fn waiters(&self, name: &LockName) -> Vec<(OwnerToken, Duration)> {
-        self.store.with_entry(name, |entry| entry.state.line(entry.now))
+        let left = |time, waiter: &Waiter<()>| (waiter.token, waiter.present.saturating_sub(time));
+        self.store.with_entry(name, |entry| {
+            entry.record.settle(entry.time);
+            entry.record.line.iter().map(|waiter| left(entry.time, waiter)).collect()
+        })
     }
 
     fn over(store: Arc<Store>) -> Self {
@@ -171,44 +175,45 @@ impl From<MemoryDriver> for Backend {
 }
 
 impl MemoryDriverBuilder {
-    /// How many may wait for one name; one more is refused. 1 to 1,000,000; default 10,000.
+    /// The largest number of waiters of one name; one more is refused. 1 to 1,000,000; default 10,000.
     pub fn max_waiters(mut self, most: u32) -> Self {
-        self.caps.max_waiters = most;
+        self.caps.locks.waiters = most;
         self
     }
 
-    /// How deep one owner may enter a re-entrant lock; one deeper is refused. 1 to 65,535, which is the default.
+    /// The deepest re-entry of one owner; one deeper is refused. 1 to 65,535, which is the default.
     pub fn max_depth(mut self, deepest: u32) -> Self {
-        self.caps.max_depth = deepest;
+        self.caps.locks.depth = deepest;
         self
     }
 
-    /// How many messages a delay queue holds, dead ones not counted; one more is refused. Default 100,000,000.
+    /// The largest number of messages of a delay queue, dead ones not counted; one more is refused. Default
+    /// 100,000,000.
     pub fn max_messages(mut self, most: u64) -> Self {
         self.caps.queues.backlog = most;
         self
     }
 
-    /// How many dead letters a delay queue holds; one more waits. Default 100,000.
+    /// The largest number of dead letters of a delay queue; one more waits. Default 100,000.
     pub fn max_dead_letters(mut self, most: u64) -> Self {
         self.caps.queues.dead_letters = most;
         self
     }
 
-    /// How many bytes one push to a delay queue may have, as
-    /// [`QueueCapabilities::request_bytes`](tenure_core::driver::QueueCapabilities::request_bytes) counts them; more are
-    /// refused, and a payload has half of them at most. Default: no bound.
+    /// The largest number of bytes of one push to a delay queue, as
+    /// [`QueueCapabilities::request_bytes`](tenure_core::driver::QueueCapabilities::request_bytes) counts them; more
+    /// are refused, and a payload has half of them at most. Default: no bound.
     pub fn max_request_bytes(mut self, most: usize) -> Self {
         self.caps.queues.request_bytes = most;
         self
     }
 
-    /// Where fences begin: all of locks, and all of deliveries, are greater. Default: the wall clock when the store is
-    /// made, in microseconds since 1970, so that they go on from those of any other backend. With
-    /// [`FenceFloor::NONE`] they are 1, 2, 3 …, the same each time.
+    /// The lower bound of all fences, of locks and of deliveries. Default: the wall clock when the store is created, in
+    /// microseconds since 1970, so that fences continue from those of any other backend. With [`FenceFloor::NONE`] they
+    /// are 1, 2, 3 …, the same each time.
     ///
-    /// A store counts by itself from there. Its fences stay behind the clock while it grants fewer than 125,000 locks a second
-    /// (a grant carries up to eight fences).
+    /// From there, the store counts by itself. Its fences stay behind the clock while it grants fewer than 125,000
+    /// locks a second (a grant carries up to eight fences).
     pub fn fence_floor(mut self, floor: FenceFloor) -> Self {
         self.floor = Some(floor);
         self
@@ -224,21 +229,21 @@ impl MemoryDriverBuilder {
         Ok(MemoryDriver::over(Store::new(self.caps, self.floor)))
     }
 
-    /// A new client of the store that this process knows by `name`, as [`MemoryDriver::named`], which these settings are for
-    /// if nobody uses it now. Of one that is in use the caps stay as they are, and its fences go on beyond the
+    /// A new client of this process's store of that `name`, as [`MemoryDriver::named`]. These settings apply if the
+    /// name is unused now. A store in use keeps its caps, and its fences continue beyond the
     /// [floor](Self::fence_floor).
     ///
     /// # Errors
     ///
-    /// As [`build`](Self::build).
+    /// Like [`build`](Self::build).
     pub fn named(self, name: &str) -> Result<MemoryDriver> {
         self.check()?;
         Ok(MemoryDriver::over(Store::named(name, self.caps, self.floor)))
     }
 
     fn check(self) -> Result<()> {
-        check("max_waiters", self.caps.max_waiters, Caps::MOST_WAITERS)?;
-        check("max_depth", self.caps.max_depth, Caps::DEEPEST)
+        check("max_waiters", self.caps.locks.waiters, Caps::MOST_WAITERS)?;
+        check("max_depth", self.caps.locks.depth, Caps::DEEPEST)
     }
 }
 

@@ -1,4 +1,4 @@
-//! The fault hooks: how an application rehearses the bad days of its locks.
+//! The fault hooks: an application uses them to rehearse failures of its locks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,18 +9,18 @@ use tenure_core::{ErrorKind, LockName, Result};
 use crate::link::{Fault, Link, Operation, Traffic, Wakeups};
 use crate::store::Store;
 
-/// Makes things go wrong, on purpose and without chance. Made by [`MemoryDriver::faults`](crate::MemoryDriver::faults).
+/// Injects faults, deterministically. Made by [`MemoryDriver::faults`](crate::MemoryDriver::faults).
 ///
-/// Two kinds of hooks, for two questions:
+/// There are two kinds of hooks, for two questions:
 ///
 /// * **What if the lease ends?** [`expire`](Self::expire) and [`lose`](Self::lose) act on the store, so every
 ///   connection sees the effect.
-/// * **What if the link is bad?** All others act on the connection that they were taken from, and on its clones.
-///   A driver made with [`another_client`](crate::MemoryDriver::another_client) has a link of its own, so one client
-///   can be cut off while another goes on. [`heal`](Self::heal) ends everything at once.
+/// * **What if the link is bad?** All others act on their own connection, and on its clones. A driver made with
+///   [`another_client`](crate::MemoryDriver::another_client) has its own link, so a test can cut off one client while
+///   another continues. [`heal`](Self::heal) ends all faults at once.
 ///
-/// Faults that are scripted for the *next* call queue up: two of them meet the next two calls. An engine that renews,
-/// retries or cleans up calls the driver too; [`calls`](Self::calls) tells how often.
+/// Faults that are scripted for the *next* call queue up: two of them affect the next two calls. An engine that renews,
+/// retries or cleans up calls the driver too; [`calls`](Self::calls) returns the count.
 ///
 /// Under `#[tokio::test(start_paused = true)]` all of this is deterministic, and no test waits for real time.
 ///
@@ -41,7 +41,8 @@ use crate::store::Store;
 ///
 /// driver.faults().lose_reply_next(Operation::Acquire);
 /// let unknown = driver.acquire(&request).await.unwrap_err();
-/// assert_eq!(unknown.kind(), ErrorKind::Indeterminate); // it was taken, but who knows
+/// // It was taken, and the reply is lost.
+/// assert_eq!(unknown.kind(), ErrorKind::Indeterminate);
 ///
 /// assert!(matches!(driver.acquire(&request).await?, Acquisition::Granted(_)));
 /// driver.faults().expire("orders/42")?;
@@ -61,19 +62,22 @@ impl Faults {
         Self { store: Arc::clone(store), link: Arc::clone(link) }
     }
 
-    /// Ends the lease on `name` at the store *now*, as if its time had come: nobody is told, neither the holder nor
-    /// a waiter. The holder sees it at its next renewal or release.
+    /// Ends the lease on `name` at the store *now*, as if it had expired, without notification: neither the holder nor
+    /// a waiter is notified. The holder sees it at its next renewal or release.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::InvalidArgument`] when `name` is not the name of a lock.
     pub fn expire(&self, name: impl AsRef<[u8]>) -> Result<ForceReleased> {
         let name = LockName::new(name)?;
-        Ok(self.store.with_entry(&name, |entry| entry.state.expire(entry.now)))
+        Ok(self.store.with_entry(&name, |entry| match entry.hold().take() {
+            Some(_) => ForceReleased::Released,
+            None => ForceReleased::NotHeld,
+        }))
     }
 
-    /// Takes the lock from whoever holds it, as an operator would: the first waiter is woken, and the holder learns
-    /// of it at its next renewal.
+    /// Takes the lock from its holder, as an operator would: the first waiter is woken, and the holder learns of it at
+    /// its next renewal.
     ///
     /// # Errors
     ///
@@ -83,11 +87,12 @@ impl Faults {
         Ok(self.store.force_release(&name, None))
     }
 
-    /// The store forgets everything at once, fence counters included, as a server without persistence does when it
-    /// restarts. All waiters of all connections are woken, as after a reconnect.
+    /// The store forgets everything at once, fence counters included, like a server without persistence that restarts.
+    /// All waiters of all connections are woken, as after a reconnect.
     ///
-    /// This breaks what the driver declares: the same fences come again. It is meant for stores that are nodes of a
-    /// quorum, which has to cope; as such a store votes again only after it has kept its memory for long enough.
+    /// This breaks a declared promise of the driver: the same fences occur again. Use it for stores that are nodes of a
+    /// quorum, which has to cope. As such a node, a store votes again only after it has kept its memory for long
+    /// enough.
     pub fn restart_empty(&self) {
         self.store.forget_everything();
     }
@@ -102,46 +107,48 @@ impl Faults {
         self.link.script(operation, Fault::LoseReply);
     }
 
-    /// The next call hangs until [`heal`](Self::heal). It is done then, even if its caller has given up meanwhile:
-    /// a request that was sent cannot be taken back.
+    /// The next call hangs until [`heal`](Self::heal). Then the store executes it, even if its caller has given up
+    /// meanwhile: a request that was sent cannot be withdrawn.
     pub fn hang_next(&self, operation: Operation) {
         self.link.script(operation, Fault::Hang);
     }
 
-    /// Every request takes this long to reach the store; zero ends it. A caller that gives up before has no effect.
+    /// Every request takes this long to reach the store; zero ends the delay. A request whose caller gives up earlier
+    /// has no effect.
     pub fn delay(&self, operation: Operation, takes: Duration) {
         self.link.slow_request(operation, takes);
     }
 
-    /// Every reply takes this long to come back; zero ends it. A caller that gives up before had its effect.
+    /// Every reply takes this long to return; zero ends the delay. A request whose caller gives up earlier has had its
+    /// effect.
     pub fn delay_reply(&self, operation: Operation, takes: Duration) {
         self.link.slow_reply(operation, takes);
     }
 
-    /// From now on every call fails with [`ErrorKind::Unavailable`] and no wake-up comes through: the backend is down.
-    /// A reply that is on its way is lost.
+    /// From now on every call fails with [`ErrorKind::Unavailable`] and no wake-up arrives: the backend is down. A
+    /// reply that is on its way is lost.
     pub fn outage(&self) {
         self.link.set_traffic(Traffic::Refused);
     }
 
-    /// From now on every call hangs and no wake-up comes through: the link went silent without closing. What was sent
-    /// meanwhile is done when [healed](Self::heal), in its order, also where the caller has given up.
+    /// From now on every call hangs and no wake-up arrives: the link went silent without closing. The store executes
+    /// these calls when [healed](Self::heal), in their order, even if the caller has given up.
     pub fn silence(&self) {
         self.link.set_traffic(Traffic::Hangs);
     }
 
-    /// Decides whether wake-ups come through. Unlike an [`outage`](Self::outage), calls still do.
+    /// Delivers or drops wake-ups. Unlike during an [`outage`](Self::outage), calls still work.
     pub fn set_wakeups(&self, wakeups: Wakeups) {
         self.link.set_wakeups(wakeups);
     }
 
-    /// Ends every fault of this connection, also those scripted and not yet met. What hangs is done, and all waiters
-    /// are woken, as after a reconnect.
+    /// Ends every fault of this connection, including scripted ones that no call has met yet. Hanging calls are
+    /// executed, and all waiters are woken, as after a reconnect.
     pub fn heal(&self) {
         self.link.heal();
     }
 
-    /// How many calls this connection has made so far, those that met a fault included.
+    /// The number of calls of this connection so far, including those that met a fault.
     #[must_use]
     pub fn calls(&self, operation: Operation) -> u64 {
         self.link.calls(operation)

@@ -1,4 +1,4 @@
-//! One connection to a store, and everything that can be made to go wrong on it.
+//! One connection to a store, with all of its fault hooks.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -7,19 +7,18 @@ use std::time::Duration;
 
 use tenure_core::driver::{Handed, QueueRouter, WakeRouter, Watch};
 use tenure_core::queue::QueueName;
+use tenure_core::rules::locks::Heard;
 use tenure_core::{Error, ErrorKind, OwnerToken};
 use tokio::sync::{oneshot, watch};
 use tokio::task::coop::consume_budget;
 use tokio::time::sleep;
-
-use crate::decide::Heard;
 
 /// What separates a client from the store.
 pub(crate) struct Link {
     router: WakeRouter,
     queues: QueueRouter,
     condition: Mutex<Condition>,
-    /// Counts the heals: whoever hangs waits for the next one.
+    /// Counts the heals: a call that hangs waits for the next one.
     heals: watch::Sender<u64>,
 }
 
@@ -67,7 +66,7 @@ pub(crate) enum Fault {
     Hang,
 }
 
-/// Which calls a fault is meant for. Plain and re-entrant locks count together.
+/// The calls that a fault affects. Plain and re-entrant locks count together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Operation {
@@ -81,36 +80,36 @@ pub enum Operation {
     Abandon,
     /// Beginning to listen for wake-ups.
     Watch,
-    /// Looking at a lock, and listing those that are held.
+    /// Inspecting a lock, and listing held locks.
     Inspect,
     /// Taking a lock away as an operator.
     ForceRelease,
     /// Writing a fence back, as a node of a quorum.
     Raise,
-    /// Being told which quorum to vote in.
+    /// Enrolling in a quorum.
     Enroll,
     /// Storing messages in a delay queue.
     Push,
-    /// Asking a delay queue for messages, also together with settlements.
+    /// Receiving from a delay queue, also together with settlements.
     Receive,
     /// Settling deliveries.
     Settle,
     /// Extending the leases of deliveries.
     Extend,
-    /// Everything that operators do with a delay queue, cancelling and rescheduling included.
+    /// All operators' operations on a delay queue, including cancelling and rescheduling.
     Operate,
 }
 
-/// Whether wake-ups reach the waiters of a connection.
+/// The delivery of wake-ups to the waiters of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Wakeups {
-    /// They do.
+    /// They are delivered.
     #[default]
     Delivered,
-    /// They are lost on the way. Waiters then live on their fallback: they ask at every heartbeat.
+    /// They are lost on the way. Waiters then rely on their fallback: they ask at every heartbeat.
     Lost,
-    /// The store knows that they are heard by nobody, as Redis does of a client whose subscription is gone: its waiters leave the
-    /// queue when their turn comes. What they are told all the same is not worth anything.
+    /// The store knows that they have no listener, as Redis does of a client whose subscription has ended: its waiters
+    /// leave the queue when their turn comes. A wake-up that is sent all the same has no value.
     Unheard,
 }
 
@@ -143,7 +142,7 @@ enum Arrival<T> {
     Hangs(oneshot::Receiver<T>),
 }
 
-/// A call that did not come through, to be told as an error once or many times.
+/// A call that did not come through, to be returned as an error once or many times.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Failure(ErrorKind, &'static str);
 

@@ -7,11 +7,10 @@ use tenure_core::driver::{
     AcquireRequest, Acquisition, DistributedLock, Exclusion, Fencing, ForceReleased, Hold, Inspection,
     LockCapabilities, Released, Renewed, Ttl, TtlRange, Waiting, Watch,
 };
-use tenure_core::{Error, ErrorKind, FencingToken, LockName, OwnerToken, Result};
+use tenure_core::rules::locks::{Claimant, MOST_FENCES};
+use tenure_core::{FencingToken, LockName, OwnerToken, Result};
 
-use crate::decide::{Caps, Refusal};
 use crate::driver::{DRIVER, MemoryDriver};
-use crate::hold::Claimant;
 use crate::link::Operation;
 use crate::store::Store;
 
@@ -31,9 +30,9 @@ impl DistributedLock for MemoryDriver {
             Waiting::Fifo,
             TtlRange { min: Ttl::MIN, max: Ttl::MAX, granularity: Duration::from_millis(1) },
         )
-        .with_max_waiters(Some(self.caps().max_waiters))
+        .with_max_waiters(Some(self.caps().locks.waiters))
         .with_renew_batch(RENEW_BATCH)
-        .with_max_fences(Caps::MOST_FENCES)
+        .with_max_fences(MOST_FENCES)
     }
 
     async fn acquire(&self, request: &AcquireRequest) -> Result<Acquisition> {
@@ -44,7 +43,7 @@ impl DistributedLock for MemoryDriver {
 
     async fn renew(&self, ttl: Ttl, holds: &[Hold]) -> Vec<Result<Renewed>> {
         self.renew_each(holds, move |store, hold| {
-            store.with_entry(&hold.name, |entry| entry.state.renew(entry.now, &hold.token, ttl.get()))
+            store.with_entry(&hold.name, |entry| entry.rule().renew(&hold.token, ttl.get()))
         })
         .await
     }
@@ -52,11 +51,8 @@ impl DistributedLock for MemoryDriver {
     async fn release(&self, hold: &Hold) -> Result<Released> {
         let token = hold.token;
         self.call(Operation::Release, &hold.name, move |store, name| {
-            Ok(store.with_entry(name, |entry| {
-                let now = entry.now;
-                let (state, mut outside) = entry.with_outside();
-                state.release(now, &token, &mut outside)
-            }))
+            let Ok(released) = store.with_entry(name, |entry| entry.rule().release(&token));
+            Ok(released)
         })
         .await
     }
@@ -77,7 +73,8 @@ impl DistributedLock for MemoryDriver {
 
     async fn inspect(&self, name: &LockName) -> Result<Inspection> {
         self.call(Operation::Inspect, name, |store, name| {
-            Ok(store.with_entry(name, |entry| entry.state.inspect(entry.now)))
+            let Ok(seen) = store.with_entry(name, |entry| entry.rule().inspect());
+            Ok(seen)
         })
         .await
     }
@@ -109,37 +106,11 @@ impl MemoryDriver {
 
 /// Takes or enters a lock, unless the token was abandoned.
 pub(crate) fn acquire(store: &Store, claimant: Claimant, request: &AcquireRequest) -> Result<Acquisition> {
-    store.with_entry(&request.name, |entry| {
-        if entry.is_buried(&request.token) {
-            return Err(abandoned());
-        }
-        let now = entry.now;
-        let (state, mut outside) = entry.with_outside();
-        match state.acquire(now, claimant, request, store.caps, &mut outside) {
-            Ok(Acquisition::Busy(busy)) => Ok(Acquisition::Busy(busy.with_answered_at(Some(store.time(now))))),
-            answer => answer.map_err(|refusal| refused(refusal, store.caps)),
-        }
-    })
+    let Ok(answer) = store.with_entry(&request.name, |entry| entry.rule().acquire(claimant, request, store.caps.locks));
+    Ok(answer?)
 }
 
 /// Undoes whatever the token asked for, and remembers that it was abandoned.
 pub(crate) fn abandon(store: &Store, claimant: Claimant, name: &LockName, token: OwnerToken) {
-    store.with_entry(name, |entry| {
-        entry.bury(token);
-        let now = entry.now;
-        let (state, mut outside) = entry.with_outside();
-        state.abandon(now, claimant, &token, &mut outside);
-    });
-}
-
-pub(crate) fn abandoned() -> Error {
-    Error::new(ErrorKind::NotHeld, "this attempt was abandoned before it arrived")
-}
-
-pub(crate) fn refused(refusal: Refusal, caps: Caps) -> Error {
-    let text = match refusal {
-        Refusal::QueueFull => format!("the queue is full: {} wait already", caps.max_waiters),
-        Refusal::TooDeep => format!("the owner has entered {} times already", caps.max_depth),
-    };
-    Error::new(ErrorKind::LimitReached, text)
+    let Ok(()) = store.with_entry(name, |entry| entry.rule().abandon(claimant, &token));
 }

@@ -5,10 +5,10 @@ use tenure_core::driver::{
     AcquireRequest, Acquisition, Exited, OwnerScope, ReentrantCapabilities, ReentrantEntry, ReentrantHold,
     ReentrantLock, Renewed, Ttl,
 };
+use tenure_core::rules::locks::Claimant;
 use tenure_core::{LockName, OwnerId, Result};
 
 use crate::driver::MemoryDriver;
-use crate::hold::Claimant;
 use crate::link::Operation;
 use crate::locks;
 use crate::store::Store;
@@ -16,7 +16,7 @@ use crate::store::Store;
 #[async_trait]
 impl ReentrantLock for MemoryDriver {
     fn capabilities(&self) -> ReentrantCapabilities {
-        ReentrantCapabilities::new(OwnerScope::Process, self.caps().max_depth)
+        ReentrantCapabilities::new(OwnerScope::Process, self.caps().locks.depth)
     }
 
     async fn enter(&self, owner: &OwnerId, request: &AcquireRequest) -> Result<Acquisition> {
@@ -28,7 +28,7 @@ impl ReentrantLock for MemoryDriver {
     async fn renew(&self, ttl: Ttl, holds: &[ReentrantHold]) -> Vec<Result<Renewed>> {
         self.renew_each(holds, move |store, ReentrantHold { name, owner, fence, .. }| {
             let claimant = Claimant::Owner(*owner);
-            store.with_entry(name, |entry| entry.state.renew_hold(entry.now, claimant, *fence, ttl.get()))
+            store.with_entry(name, |entry| entry.rule().renew_hold(claimant, *fence, ttl.get()))
         })
         .await
     }
@@ -36,11 +36,8 @@ impl ReentrantLock for MemoryDriver {
     async fn exit(&self, hold: &ReentrantEntry) -> Result<Exited> {
         let (claimant, token) = (Claimant::Owner(hold.owner), hold.token);
         self.call(Operation::Release, &hold.name, move |store, name| {
-            Ok(store.with_entry(name, |entry| {
-                let now = entry.now;
-                let (state, mut outside) = entry.with_outside();
-                state.exit(now, claimant, &token, &mut outside)
-            }))
+            let Ok(exited) = store.with_entry(name, |entry| entry.rule().exit(claimant, &token));
+            Ok(exited)
         })
         .await
     }

@@ -1,22 +1,41 @@
-//! All names of one store, behind one mutex; and what outlives a name: the fence counter and the tombstones.
+//! All names of one store, behind one mutex; and the data that outlives a name: the fence counter and the tombstones.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tenure_core::driver::{CensusPlace, ForceReleased, Handed, HeldLock, HeldPage};
 use tenure_core::queue::QueueName;
+use tenure_core::rules::locks::{self, Given, Heard, InRecord, Outside, Record, Rule};
 use tenure_core::{FenceFloor, FencingToken, LockName, OwnerToken};
 use tokio::time::Instant;
 
 use crate::ballots::Voting;
-use crate::decide::{Caps, Given, Heard, NameState, Outside};
-use crate::delay::{QueueState, Queues, Turn};
+use crate::delay::{QueueCaps, QueueRule, Queues};
 use crate::link::Link;
 use crate::sweep::Sweep;
 
 /// How long an abandoned token is remembered.
 pub(crate) const TOMBSTONE_FOR: Duration = Duration::from_secs(60);
+
+/// The age of a store by its own clock when it is made. Runtimes can share a store, and where tests pause their time, that of one may be
+/// behind the time at which another made the store.
+const AGE: Duration = Duration::from_secs(30 * 86_400);
+
+/// The caps of a store.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Caps {
+    pub(crate) locks: locks::Caps,
+    pub(crate) queues: QueueCaps,
+}
+
+impl Caps {
+    pub(crate) const DEEPEST: u32 = 65_535;
+    pub(crate) const MOST_WAITERS: u32 = 1_000_000;
+    pub(crate) const DEFAULT: Self =
+        Self { locks: locks::Caps { waiters: 10_000, depth: Self::DEEPEST }, queues: QueueCaps::DEFAULT };
+}
 
 /// What several connections share.
 #[derive(Debug)]
@@ -32,7 +51,7 @@ pub(crate) struct Store {
 struct State {
     /// Where fences begin, also after everything was forgotten: the greatest that was asked for.
     floor: FenceFloor,
-    names: Sweep<LockName, NameState>,
+    names: Sweep<LockName, Record>,
     beyond: Beyond,
 }
 
@@ -53,84 +72,90 @@ struct Beyond {
 
 /// One name while the store is locked.
 pub(crate) struct Entry<'a> {
-    pub(crate) state: &'a mut NameState,
+    pub(crate) record: &'a mut Record,
     pub(crate) now: Instant,
+    /// The same by the store's clock.
+    pub(crate) time: Duration,
     name: &'a LockName,
     beyond: &'a mut Beyond,
-    ears: Ears<'a>,
+    store: &'a Store,
 }
 
 /// The stores that this process knows by a name.
 static NAMED: Mutex<BTreeMap<String, Weak<Store>>> = Mutex::new(BTreeMap::new());
 
-/// Those who listen to the store's decisions of one moment.
-#[derive(Clone, Copy)]
-pub(crate) struct Ears<'a> {
-    store: &'a Store,
+/// What decisions about a name take from the store: fences, abandoned tokens, and those who listen.
+pub(crate) struct Common<'a> {
+    name: &'a LockName,
     now: Instant,
+    beyond: &'a mut Beyond,
+    store: &'a Store,
 }
 
-impl Ears<'_> {
-    /// Tells a waiter that its turn has come, or what it was given; and what became of that.
-    pub(crate) fn tell(self, waiter: &OwnerToken, given: Option<Given>) -> Heard {
-        let Self { store, now } = self;
-        let handed = given.map(|Given { fence, ttl, fences }| {
-            let began_at = store.time(now);
-            Handed::new(fence, ttl, began_at).with_fences(fences)
-        });
-        store.tell(|link| match handed {
-            Some(handed) => link.hand(waiter, handed),
-            None => link.wake(waiter),
-        })
+impl Common<'_> {
+    /// The next fence for a quorum.
+    pub(crate) fn vote(&mut self, proposal: Option<FencingToken>) -> FencingToken {
+        self.beyond.voting.next(self.name, proposal, self.now)
     }
 }
 
-/// The counter of the store, and those who listen to it.
-struct Common<'a> {
-    last_fence: &'a mut u64,
-    ears: Ears<'a>,
-}
-
 impl Outside for Common<'_> {
+    /// Greater than any before for any name.
     fn fences(&mut self, count: u32) -> FencingToken {
-        let first = *self.last_fence + 1;
-        *self.last_fence += u64::from(count);
+        let first = self.beyond.last_fence + 1;
+        self.beyond.last_fence += u64::from(count);
         FencingToken::new(first).expect("the counter never returns to zero")
     }
 
     fn tell(&mut self, waiter: &OwnerToken, given: Option<Given>) -> Heard {
-        self.ears.tell(waiter, given)
-    }
-}
-
-impl Entry<'_> {
-    /// The state, and what its decisions take from outside: fences greater than any before for any name.
-    pub(crate) fn with_outside(&mut self) -> (&mut NameState, impl Outside + use<'_>) {
-        (self.state, Common { last_fence: &mut self.beyond.last_fence, ears: self.ears })
+        let began_at = self.store.time(self.now);
+        let handed = given.map(|Given { fence, ttl, fences }| Handed::new(fence, ttl, began_at).with_fences(fences));
+        self.store.tell(|link| match handed {
+            Some(handed) => link.hand(waiter, handed),
+            None => link.wake(waiter),
+        })
     }
 
-    /// The state, what the store keeps for quorums, and those who listen.
-    pub(crate) fn with_voting(&mut self) -> (&mut NameState, &mut Voting, Ears<'_>) {
-        (self.state, &mut self.beyond.voting, self.ears)
+    fn bury(&mut self, token: &OwnerToken) {
+        self.beyond.tombstones.insert((self.name.clone(), *token), self.now + TOMBSTONE_FOR);
     }
 
-    /// Remembers that the token was abandoned.
-    pub(crate) fn bury(&mut self, token: OwnerToken) {
-        self.beyond.tombstones.insert((self.name.clone(), token), self.now + TOMBSTONE_FOR);
-    }
-
-    /// Whether the token was abandoned a short while ago.
-    pub(crate) fn is_buried(&self, token: &OwnerToken) -> bool {
+    fn is_buried(&self, token: &OwnerToken) -> bool {
         let until = self.beyond.tombstones.get(&(self.name.clone(), *token));
         until.is_some_and(|until| *until > self.now)
     }
 }
 
-/// What a store still remembers. See [`MemoryDriver::residue`](crate::MemoryDriver::residue).
+impl Entry<'_> {
+    /// The hold, if its lease has not ended.
+    pub(crate) fn hold(&mut self) -> &mut Option<locks::Hold> {
+        self.record.settle(self.time);
+        &mut self.record.hold
+    }
+
+    /// The record, and what its decisions take from outside.
+    pub(crate) fn parts(&mut self) -> (&mut Record, Common<'_>) {
+        let common = Common { name: self.name, now: self.now, beyond: self.beyond, store: self.store };
+        (self.record, common)
+    }
+
+    pub(crate) fn rule(&mut self) -> Rule<'_, InRecord<'_, Common<'_>>> {
+        let time = self.time;
+        let (record, common) = self.parts();
+        record.rule(time, common)
+    }
+
+    /// What the store keeps for quorums.
+    pub(crate) fn voting(&mut self) -> &mut Voting {
+        &mut self.beyond.voting
+    }
+}
+
+/// Counts of a store's remaining data. See [`MemoryDriver::residue`](crate::MemoryDriver::residue).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Residue {
-    /// Names that are held or waited for.
+    /// Names with a holder or waiters.
     pub names: usize,
     /// Waiters in the queues of these names.
     pub waiters: usize,
@@ -148,12 +173,12 @@ impl Store {
             state: Mutex::new(State::beyond(floor)),
             queues: Queues::beyond(floor),
             links: Mutex::default(),
-            started: Instant::now(),
+            started: Instant::now().checked_sub(AGE).unwrap_or_else(Instant::now),
         })
     }
 
-    /// The store that this process knows by this name, made if nobody uses it now. The fences of one that is there go on
-    /// beyond the floor.
+    /// The store that this process knows by this name, made if it is not in use now. The fences of an existing store
+    /// continue beyond the floor.
     pub(crate) fn named(name: &str, caps: Caps, floor: Option<FenceFloor>) -> Arc<Self> {
         let mut named = NAMED.lock().unwrap_or_else(PoisonError::into_inner);
         named.retain(|_, store| store.strong_count() > 0);
@@ -176,24 +201,24 @@ impl Store {
         self.queues.raise_fences(floor);
     }
 
-    /// Takes the lock from whoever holds it, or from the hold with the expected fence alone.
+    /// Takes the lock from any holder, or from the hold with the expected fence alone.
     pub(crate) fn force_release(&self, name: &LockName, expected: Option<FencingToken>) -> ForceReleased {
-        self.with_entry(name, |entry| {
-            let now = entry.now;
-            let (state, mut outside) = entry.with_outside();
-            state.force_release(now, expected, &mut outside)
-        })
+        let Ok(released) = self.with_entry(name, |entry| entry.rule().force_release(expected));
+        released
     }
 
     /// The first names under a prefix that are held, in the order of their bytes, behind one of them.
     pub(crate) fn held(&self, prefix: &[u8], after: Option<&[u8]>, max: usize) -> HeldPage {
         let mut state = self.locked();
-        let now = Instant::now();
+        let now = self.time(Instant::now());
         let is_wanted = |name: &LockName| {
             let name = name.as_bytes();
             name.starts_with(prefix) && after.is_none_or(|after| name > after)
         };
-        let held = state.names.iter().filter(|(name, state)| is_wanted(name) && state.is_held(now));
+        let held = state
+            .names
+            .iter()
+            .filter(|(name, record)| is_wanted(name) && record.hold.as_ref().is_some_and(|hold| hold.until > now));
         let mut names: Vec<LockName> = held.map(|(name, _)| name.clone()).collect();
         let by_bytes = |one: &LockName, other: &LockName| one.as_bytes().cmp(other.as_bytes());
         let more = names.len() > max;
@@ -204,8 +229,10 @@ impl Store {
         names.sort_unstable_by(by_bytes);
         let next = names.last().filter(|_| more).map(|name| CensusPlace::new(name.as_bytes().to_vec()));
         let look = |name: LockName| {
-            let seen = state.names.get_mut(&name)?.inspect(now);
-            Some(HeldLock::new(name, seen.holder?).with_waiters(Some(seen.waiters)))
+            let record = state.names.get_mut(&name)?;
+            record.settle(now);
+            let waiters = u32::try_from(record.line.len()).ok();
+            Some(HeldLock::new(name, record.hold.as_ref()?.seen(now)).with_waiters(waiters))
         };
         HeldPage::new(names.into_iter().filter_map(look).collect(), next)
     }
@@ -219,28 +246,28 @@ impl Store {
         link
     }
 
-    /// Reads or changes one name, and tells waiters on the way that their turn has come. An idle name is not kept.
+    /// Reads or changes one name, and notifies waiters on the way that their turn has come. An idle name is not kept.
     pub(crate) fn with_entry<T>(&self, name: &LockName, decision: impl FnOnce(&mut Entry<'_>) -> T) -> T {
         let mut guard = self.locked();
         let now = Instant::now();
         let State { names, beyond, .. } = &mut *guard;
         beyond.tombstones.step(|until| *until <= now);
         beyond.voting.step(now);
-        names.step(|state| state.is_idle(now));
-        let ears = Ears { store: self, now };
+        let time = self.time(now);
+        names.step(|record| record.is_idle(time));
         match names.get_mut(name) {
-            Some(state) => {
-                let answer = decision(&mut Entry { state, now, name, beyond, ears });
-                if state.is_idle(now) {
+            Some(record) => {
+                let answer = decision(&mut Entry { record, now, time, name, beyond, store: self });
+                if record.is_idle(time) {
                     names.remove(name);
                 }
                 answer
             }
             None => {
-                let mut state = NameState::default();
-                let answer = decision(&mut Entry { state: &mut state, now, name, beyond, ears });
-                if !state.is_idle(now) {
-                    names.insert(name.clone(), state);
+                let mut record = Record::default();
+                let answer = decision(&mut Entry { record: &mut record, now, time, name, beyond, store: self });
+                if !record.is_idle(time) {
+                    names.insert(name.clone(), record);
                 }
                 answer
             }
@@ -251,7 +278,7 @@ impl Store {
     pub(crate) fn decide_queue<T>(
         &self,
         queue: &QueueName,
-        decision: impl FnOnce(&mut QueueState, &mut Turn<'_>) -> T,
+        decision: impl FnOnce(&mut QueueRule<'_, '_>) -> Result<T, Infallible>,
     ) -> T {
         let (answer, sooner) = self.queues.decide(queue, self.caps.queues, decision);
         if sooner {
@@ -268,7 +295,7 @@ impl Store {
         self.links().iter().for_each(|link| link.wake_queue(queue));
     }
 
-    /// Reads or changes what is kept for quorums.
+    /// Reads or changes the state kept for quorums.
     pub(crate) fn with_voting<T>(&self, change: impl FnOnce(&mut Voting, Instant) -> T) -> T {
         change(&mut self.locked().beyond.voting, Instant::now())
     }
@@ -290,10 +317,10 @@ impl Store {
         let mut state = self.locked();
         let now = Instant::now();
         state.beyond.tombstones.sweep_all(|until| *until <= now);
-        state.names.sweep_all(|name| name.is_idle(now));
+        state.names.sweep_all(|record| record.is_idle(self.time(now)));
         Residue {
             names: state.names.len(),
-            waiters: state.names.values().map(|name| name.waiters() as usize).sum(),
+            waiters: state.names.values().map(|record| record.line.len()).sum(),
             tombstones: state.beyond.tombstones.len(),
             watches: self.links().iter().map(|link| link.watches()).sum(),
         }
@@ -335,8 +362,11 @@ mod tests {
     fn leave_something(store: &Store, name: &str) {
         let name = LockName::new(name).unwrap();
         store.with_entry(&name, |entry| {
-            entry.bury(OwnerToken::random());
-            entry.state.leave_a_waiter(entry.now + TOMBSTONE_FOR);
+            let present = entry.time + TOMBSTONE_FOR;
+            let (record, mut common) = entry.parts();
+            common.bury(&OwnerToken::random());
+            let token = OwnerToken::random();
+            record.line.push_back(locks::Waiter { place: (), token, present, terms: None });
         });
     }
 

@@ -1,4 +1,4 @@
-//! A map that forgets what is over, a few entries at a time.
+//! A map that removes expired entries, a few at a time.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -6,10 +6,10 @@ use std::hash::Hash;
 /// How many entries one step looks at.
 const STEP: usize = 2;
 
-/// A hash map with a cursor: every [`step`](Self::step) looks at two entries and drops those that are over.
+/// A hash map with a cursor: every [`step`](Self::step) looks at two entries and drops the ended ones.
 ///
-/// One operation on the store makes at least one step and adds at most one entry, so what is over never outweighs what
-/// is alive for long, and no operation ever pays for all of it.
+/// One operation on the store makes at least one step and adds at most one entry, so ended entries never outweigh live ones
+/// for long, and no operation ever pays for all of it.
 #[derive(Debug)]
 pub(crate) struct Sweep<K, V> {
     slots: HashMap<K, (usize, V)>,

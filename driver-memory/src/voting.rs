@@ -4,16 +4,12 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use tenure_core::driver::{Ballot, CredibleFences, Doctor, Electorate, Hold, QuorumNode, Raised, Vote};
+use tenure_core::rules::locks::{Claimant, Given, Heard, Outside};
 use tenure_core::{Error, ErrorKind, FencingToken, LockName, OwnerToken, Result};
-use tokio::time::Instant;
 
-use crate::ballots::Voting;
-use crate::decide::{Given, Heard, Outside};
 use crate::driver::MemoryDriver;
-use crate::hold::Claimant;
 use crate::link::{Failure, Operation};
-use crate::locks::{abandoned, refused};
-use crate::store::{Ears, Store};
+use crate::store::{Common, Store};
 
 #[async_trait]
 impl QuorumNode for MemoryDriver {
@@ -32,8 +28,14 @@ impl QuorumNode for MemoryDriver {
         let decide = move |store: &Store, name: &LockName| {
             Ok(store.with_entry(name, |entry| {
                 let now = entry.now;
-                let (state, voting, _) = entry.with_voting();
-                state.raise(now, &token, fence, || voting.raise(name, fence, now))
+                if entry.hold().as_ref().is_none_or(|held| held.entry(Claimant::Plain, &token).is_none()) {
+                    return Raised::NotOwner;
+                }
+                if let Err(counter) = entry.voting().raise(name, fence, now) {
+                    return Raised::Beyond { counter };
+                }
+                entry.hold().iter_mut().for_each(|held| held.fence = fence);
+                Raised::Acknowledged
             }))
         };
         self.call(Operation::Raise, &hold.name, decide).await
@@ -58,8 +60,8 @@ impl QuorumNode for MemoryDriver {
 fn vote(store: &Store, ballot: &Ballot) -> Result<Vote> {
     let request = &ballot.request;
     store.with_entry(&request.name, |entry| {
-        let (now, is_buried) = (entry.now, entry.is_buried(&request.token));
-        let (state, voting, ears) = entry.with_voting();
+        let (now, time) = (entry.now, entry.time);
+        let voting = entry.voting();
         if let Some(left) = voting.too_junior(ballot.seniority, now) {
             let text = format!("the node restarted empty, and votes again in {left:?}");
             return Err(Error::new(ErrorKind::Unavailable, text));
@@ -68,29 +70,32 @@ fn vote(store: &Store, ballot: &Ballot) -> Result<Vote> {
         if own != ballot.electorate {
             return Ok(Vote::Elsewhere { electorate: own.to_string() });
         }
-        if is_buried {
-            return Err(abandoned());
-        }
-        let mut outside = Node { voting, ballot, now, ears };
-        let answer = state.acquire(now, Claimant::Plain, request, store.caps, &mut outside);
-        answer.map(Vote::Cast).map_err(|refusal| refused(refusal, store.caps))
+        let (record, common) = entry.parts();
+        let Ok(answer) = record.rule(time, Node { common, ballot }).acquire(Claimant::Plain, request, store.caps.locks);
+        Ok(Vote::Cast(answer?))
     })
 }
 
-/// The fences of a vote, and those who listen to the node.
+/// The store as a node of a quorum: the fences are those of votes.
 struct Node<'a> {
-    voting: &'a mut Voting,
+    common: Common<'a>,
     ballot: &'a Ballot,
-    now: Instant,
-    ears: Ears<'a>,
 }
 
 impl Outside for Node<'_> {
     fn fences(&mut self, _count: u32) -> FencingToken {
-        self.voting.next(&self.ballot.request.name, self.ballot.proposal, self.now)
+        self.common.vote(self.ballot.proposal)
     }
 
     fn tell(&mut self, waiter: &OwnerToken, given: Option<Given>) -> Heard {
-        self.ears.tell(waiter, given)
+        self.common.tell(waiter, given)
+    }
+
+    fn bury(&mut self, token: &OwnerToken) {
+        self.common.bury(token);
+    }
+
+    fn is_buried(&self, token: &OwnerToken) -> bool {
+        self.common.is_buried(token)
     }
 }

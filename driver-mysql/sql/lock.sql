@@ -114,6 +114,7 @@ main: BEGIN
   DECLARE CONTINUE HANDLER FOR 1062 SET l_known = 1;
   DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN
     ROLLBACK;
+    -- Behind the commit a failure is no refusal: the caller has to undo the grant.
     IF l_granted THEN
       SIGNAL SQLSTATE 'TN002' SET MESSAGE_TEXT = 'the lock was granted, and what followed failed';
     END IF;
@@ -132,12 +133,15 @@ main: BEGIN
       IF p_owner IS NULL OR l_owner IS NULL OR l_owner <> p_owner THEN
         SELECT 3, 0, 0, 0, 0, l_until - t; LEAVE main;
       END IF;
+      CALL tenure_writable();
       START TRANSACTION;
       SET l_rows = 0;
       SELECT 1, entries, depth, until INTO l_rows, l_entries, l_depth, l_until FROM tenure_lock
         WHERE name = p_name AND owner = p_owner AND first = l_first AND until > {now} FOR UPDATE;
+      -- Looked at again under the lock of the row: the hold may have ended since the first look.
       IF l_rows = 0 THEN ROLLBACK; ITERATE attempt; END IF;
       SET l_rows = LOCATE(CONCAT(p_token, ':'), l_entries);
+      -- The entry is there already: its answer was lost, and the depth must not grow.
       IF l_rows > 0 THEN
         ROLLBACK;
         SELECT 2, l_first, CAST(SUBSTRING_INDEX(SUBSTRING(l_entries, l_rows + LENGTH(p_token) + 1), ',', 1) AS SIGNED), 1, l_depth, 0;
@@ -160,6 +164,7 @@ main: BEGIN
       -- No lock of a missing row before it: two of those wait for each other's gap.
       INSERT INTO tenure_lock (name, fence, first, token, owner, entries, since, until, told, label)
         VALUES (p_name, l_first + p_fences - 1, l_first, p_token, p_owner, l_entries, t, t + p_ttl, p_ttl, p_label);
+      -- A row that is there already was made by a faster request, whose hold the next look finds.
       SET l_granted = NOT l_known;
     ELSEIF l_until > 0 THEN
       -- Without the holder's word: not while it is inside a transaction of its own that it guards.
@@ -177,6 +182,8 @@ main: BEGIN
       COMMIT;
       SET l_granted = 1;
     ELSE
+      -- Released by its holder, so no transaction guards it: one conditional write, which only one of several requests
+      -- hits.
       SET l_first = GREATEST(l_fence + 1, t, p_floor + 1);
       UPDATE tenure_lock SET fence = l_first + p_fences - 1, first = l_first, token = p_token, owner = p_owner, depth = 1,
         entries = l_entries, since = t, until = t + p_ttl, told = p_ttl, label = p_label
@@ -284,9 +291,11 @@ CREATE PROCEDURE tenure_force_release(p_name VARBINARY(512), p_expected BIGINT)
 BEGIN
   DECLARE l_taken, l_released INT DEFAULT 0;
   DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+  CALL tenure_writable();
   START TRANSACTION;
   SELECT COUNT(*) INTO l_taken FROM tenure_lock WHERE name = p_name AND until > 0 AND first = COALESCE(p_expected, first);
   IF l_taken THEN CALL tenure_lock_take(p_name, l_taken); END IF;
+  -- A row that the transaction of a user keeps is guarded by it: that hold cannot be taken away now.
   IF l_taken <> -2 THEN
     UPDATE tenure_lock SET until = 0 WHERE l_taken AND name = p_name AND until > {now} AND first = COALESCE(p_expected, first);
     SET l_released = ROW_COUNT();

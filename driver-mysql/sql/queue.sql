@@ -190,8 +190,10 @@ BEGIN
   OPEN c;
   START TRANSACTION;
   IF p_named THEN
+    -- Of two pushes of one name at once, the second has to see the first. Pushes without names need no lock.
     SELECT dead INTO l_number FROM tenure_queue WHERE name = p_queue FOR UPDATE;
   END IF;
+  -- Behind the wait for that row: delays count from here.
   CALL tenure_queue_now(t);
   messages: LOOP
     SET l_end = 0;
@@ -237,9 +239,12 @@ main: BEGIN
   DECLARE l_known INT DEFAULT 0;
   DECLARE t BIGINT DEFAULT 0;
   IF COALESCE(LENGTH(p_queue), 0) NOT BETWEEN 1 AND 256 OR LENGTH(p_name) = 0 OR LENGTH(p_key) = 0 OR LENGTH(p_payload) > 1048576
-    OR COALESCE(p_delay, 0) < 0 OR COALESCE(p_known_for, 0) < 0 OR COALESCE(p_attempts, 10) NOT BETWEEN 1 AND 10000 THEN
+    OR p_payload IS NULL
+    OR COALESCE(p_delay, 0) NOT BETWEEN 0 AND 315360000 OR COALESCE(p_known_for, 0) NOT BETWEEN 0 AND 315360000
+    OR COALESCE(p_attempts, 10) NOT BETWEEN 1 AND 10000 THEN
     SIGNAL SQLSTATE 'TN004' SET MESSAGE_TEXT = 'a queue, name, key, span, number of attempts or payload that tenure does not take';
   END IF;
+  CALL tenure_writable();
   CALL tenure_queue_now(t);
   IF p_name IS NOT NULL THEN
     SELECT EXISTS (SELECT 1 FROM tenure_message WHERE queue = p_queue AND name = p_name)
@@ -277,6 +282,7 @@ BEGIN
     SELECT 1, attempt, attempts, name, known_for, ckey, reason
       INTO l_found, l_attempt, l_attempts, l_name, l_known_for, l_key, l_its_reason
       FROM tenure_message WHERE number = l_number AND queue = p_queue AND line = 0 AND leased = 1 AND delivery = l_delivery FOR UPDATE SKIP LOCKED;
+    -- Not found is stale only if no other transaction keeps the row: otherwise the outcome is not known yet.
     IF NOT l_found THEN CALL tenure_queue_take(l_number); END IF;
     IF l_found THEN
       SET l_answer = 1;
@@ -333,7 +339,7 @@ DROP PROCEDURE IF EXISTS tenure_queue_turn
 CREATE PROCEDURE tenure_queue_turn(p_queue VARBINARY(256), p_settles LONGTEXT CHARACTER SET utf8mb4, p_max INT, p_lease BIGINT,
   p_dead BIGINT, p_floor BIGINT)
 main: BEGIN
-  DECLARE l_there, l_paused, l_asked, l_seen, l_fate, l_expired, l_buried, l_postponed, l_given, l_end, l_busy INT DEFAULT 0;
+  DECLARE l_there, l_paused, l_asked, l_seen, l_fate, l_expired, l_buried, l_postponed, l_given, l_end, l_busy, l_again INT DEFAULT 0;
   DECLARE l_looks INT DEFAULT 500;
   DECLARE l_in_flight, l_deliveries, l_step, l_full_at, l_room, l_room_at, l_soonest, l_first, l_fence, l_next, l_reached, t BIGINT DEFAULT 0;
   DECLARE l_answers VARCHAR(1024) DEFAULT '';
@@ -355,8 +361,10 @@ main: BEGIN
   CALL tenure_writable();
   IF NOT l_there THEN CALL tenure_queue_make(p_queue); END IF;
   START TRANSACTION;
+  -- Read again under the lock of the row, which puts receives in an order: fences grow in it, and room is used once.
   SELECT paused, in_flight, deliveries, step, full_at, fence INTO l_paused, l_in_flight, l_deliveries, l_step, l_full_at, l_fence
     FROM tenure_queue WHERE name = p_queue FOR UPDATE;
+  -- In this order: the same call hands out what a settlement made due, or made room for.
   IF p_settles IS NOT NULL THEN CALL tenure_queue_settle(p_queue, p_settles, p_dead, l_answers); END IF;
   IF p_max = 0 OR l_paused THEN
     COMMIT;
@@ -383,6 +391,7 @@ main: BEGIN
         FETCH c INTO l_number, l_due, l_leased, l_attempt, l_attempts, l_doom, l_expires, l_key, l_reason, l_delivery, l_name;
         IF l_end THEN LEAVE messages; END IF;
         SET l_seen = l_seen + 1, l_expired = l_expired + l_leased, l_busy = 0;
+        -- Pushes in open transactions do not see each other, so a name may have copies, or be settled by now.
         IF l_name IS NOT NULL AND l_delivery = 0 THEN
           CALL tenure_queue_single(p_queue, l_name, l_single);
           SELECT EXISTS (SELECT 1 FROM tenure_settled WHERE queue = p_queue AND name = l_name AND until > t) INTO l_busy;
@@ -412,7 +421,14 @@ main: BEGIN
       END LOOP;
       CLOSE c;
     END;
-    IF l_seen < l_asked THEN LEAVE rounds; END IF;
+    IF l_seen < l_asked THEN
+      -- The scan of another queue locks its neighbours' rows for a moment: what is due and was not seen is looked for again.
+      SET l_again = l_again + 1, l_busy = 0;
+      IF l_seen = 0 AND l_given = 0 AND l_again <= 3 THEN
+        SELECT EXISTS (SELECT 1 FROM tenure_message WHERE queue = p_queue AND line = 0 AND due <= t) INTO l_busy;
+      END IF;
+      IF NOT l_busy THEN LEAVE rounds; END IF;
+    END IF;
   END WHILE;
   IF l_given > 0 THEN
     UPDATE tenure_queue SET fence = l_fence, full_at = IF(l_deliveries > 0, GREATEST(l_full_at, t) + l_step * l_given, full_at)
@@ -435,6 +451,7 @@ main: BEGIN
     ELSE 0 END;
   SELECT l_answers, l_next, l_expired, l_buried, l_postponed;
   IF l_given > 0 THEN
+    -- By the fences that only this call gave: a message that went to another receive meanwhile is not among them.
     SELECT number, name, payload, attempt, attempts, told, delivery, late, t - pushed, ckey, lck, reason, recurrence
       FROM tenure_message WHERE queue = p_queue AND line = 0 AND due = t + p_lease AND delivery BETWEEN l_first AND l_fence ORDER BY delivery;
   END IF;
@@ -464,6 +481,7 @@ BEGIN
     SET l_found = 0;
     SELECT 1 INTO l_found FROM tenure_message
       WHERE number = l_number AND queue = p_queue AND line = 0 AND leased = 1 AND delivery = l_delivery AND due > t FOR UPDATE SKIP LOCKED;
+    -- As in a settlement: a row that another transaction keeps is not proved stale.
     IF NOT l_found THEN CALL tenure_queue_take(l_number); END IF;
     IF l_found THEN UPDATE tenure_message SET due = GREATEST(due, t + l_lease) WHERE number = l_number; END IF;
     SET l_answers = CONCAT(l_answers, l_found);
@@ -481,6 +499,8 @@ CREATE PROCEDURE tenure_queue_hold(p_queue VARBINARY(256), p_number BIGINT, p_na
   OUT p_key VARBINARY(128), OUT p_standing INT, OUT p_now BIGINT)
 BEGIN
   DECLARE l_number BIGINT DEFAULT p_number;
+  CALL tenure_writable();
+  -- Before the transaction: the row has to be there to be locked.
   CALL tenure_queue_make(p_queue);
   START TRANSACTION;
   SET p_found = NULL, p_standing = 0;
@@ -566,6 +586,7 @@ DROP PROCEDURE IF EXISTS tenure_queue_limit
 //
 CREATE PROCEDURE tenure_queue_limit(p_queue VARBINARY(256), p_in_flight BIGINT, p_deliveries BIGINT, p_span BIGINT, p_step BIGINT)
 BEGIN
+  CALL tenure_writable();
   CALL tenure_queue_make(p_queue);
   UPDATE tenure_queue SET in_flight = p_in_flight, deliveries = p_deliveries, span = p_span, step = p_step, full_at = 0 WHERE name = p_queue;
   SELECT 0;
@@ -575,6 +596,7 @@ DROP PROCEDURE IF EXISTS tenure_queue_pause
 //
 CREATE PROCEDURE tenure_queue_pause(p_queue VARBINARY(256), p_paused INT)
 BEGIN
+  CALL tenure_writable();
   CALL tenure_queue_make(p_queue);
   UPDATE tenure_queue SET paused = p_paused WHERE name = p_queue;
   SELECT 0;
@@ -602,31 +624,41 @@ DROP PROCEDURE IF EXISTS tenure_queue_purge
 //
 CREATE PROCEDURE tenure_queue_purge(p_queue VARBINARY(256), p_max INT, p_newest BIGINT)
 BEGIN
-  DECLARE l_found, l_end INT DEFAULT 0;
+  DECLARE l_found, l_end, l_again, l_asked, l_left INT DEFAULT 0;
   DECLARE t, l_newest BIGINT DEFAULT p_newest;
   DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+  CALL tenure_writable();
   CALL tenure_queue_make(p_queue);
   START TRANSACTION;
   SELECT dead INTO t FROM tenure_queue WHERE name = p_queue FOR UPDATE;
   CALL tenure_queue_now(t);
   IF p_newest = 0 THEN SELECT COALESCE(MAX(number), 0) INTO l_newest FROM tenure_message; END IF;
-  BEGIN
-    DECLARE l_number BIGINT;
-    DECLARE l_key VARBINARY(128);
-    DECLARE c CURSOR FOR SELECT number, ckey FROM tenure_message WHERE queue = p_queue AND line <= 1 AND number <= l_newest
-      AND (line = 1 OR leased = 0 OR due <= t) ORDER BY line, due, number LIMIT p_max FOR UPDATE SKIP LOCKED;
-    DECLARE CONTINUE HANDLER FOR NOT FOUND SET l_end = 1;
-    OPEN c;
-    messages: LOOP
-      SET l_end = 0;
-      FETCH c INTO l_number, l_key;
-      IF l_end THEN LEAVE messages; END IF;
-      SET l_found = l_found + 1;
-      DELETE FROM tenure_message WHERE number = l_number;
-      CALL tenure_queue_free(p_queue, l_key);
-    END LOOP;
-    CLOSE c;
-  END;
+  -- The scan of another queue locks its neighbours' rows for a moment: what is there and was not seen is looked for again.
+  rounds: WHILE l_found < p_max AND l_again < 3 DO
+    SET l_again = l_again + 1, l_asked = p_max - l_found, l_left = 0;
+    BEGIN
+      DECLARE l_number BIGINT;
+      DECLARE l_key VARBINARY(128);
+      DECLARE c CURSOR FOR SELECT number, ckey FROM tenure_message WHERE queue = p_queue AND line <= 1 AND number <= l_newest
+        AND (line = 1 OR leased = 0 OR due <= t) ORDER BY line, due, number LIMIT l_asked FOR UPDATE SKIP LOCKED;
+      DECLARE CONTINUE HANDLER FOR NOT FOUND SET l_end = 1;
+      OPEN c;
+      messages: LOOP
+        SET l_end = 0;
+        FETCH c INTO l_number, l_key;
+        IF l_end THEN LEAVE messages; END IF;
+        SET l_found = l_found + 1;
+        DELETE FROM tenure_message WHERE number = l_number;
+        CALL tenure_queue_free(p_queue, l_key);
+      END LOOP;
+      CLOSE c;
+    END;
+    IF l_found < p_max THEN
+      SELECT EXISTS (SELECT 1 FROM tenure_message WHERE queue = p_queue AND line <= 1 AND number <= l_newest
+        AND (line = 1 OR leased = 0 OR due <= t)) INTO l_left;
+    END IF;
+    IF NOT l_left THEN LEAVE rounds; END IF;
+  END WHILE;
   COMMIT;
   SELECT l_found, l_newest;
 END
@@ -660,6 +692,7 @@ BEGIN
   DECLARE l_moved, l_end, l_more INT DEFAULT 0;
   DECLARE l_number, t BIGINT;
   DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+  CALL tenure_writable();
   START TRANSACTION;
   SELECT dead INTO t FROM tenure_queue WHERE name = p_queue FOR UPDATE;
   CALL tenure_queue_now(t);

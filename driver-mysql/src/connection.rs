@@ -1,7 +1,8 @@
-//! Connections: a few, each with a task that owns it.
+//! Connections: a few, each owned by a task.
 //!
-//! The client library's futures *are* its protocol: one that is dropped between a request and its answer leaves a connection in
-//! the middle of a sentence. So nobody else ever has the connection, and a caller waits for its answer on a channel.
+//! The client library's futures *are* its protocol: one that is dropped between a request and its answer leaves a
+//! connection in the middle of an exchange. So only the task uses the connection, and a caller waits for its answer on
+//! a channel.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +17,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout};
 
 use crate::config::MysqlConfig;
-use crate::dial::dial;
+use crate::dial::Dialler;
 use crate::error::failed;
 
 /// How long an answer may take. The server waits 3 s at most for the locks of others, so a longer silence means a lost connection,
@@ -64,7 +65,7 @@ enum State {
     New,
     Dialling,
     Open,
-    /// Since when.
+    /// Refused since then.
     Refused(Instant),
 }
 
@@ -78,19 +79,19 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// The connections of one client. Requests of one name go through one of them, in order.
 #[derive(Debug)]
 pub(crate) struct Connections {
-    config: Arc<MysqlConfig>,
+    dialler: Arc<Dialler>,
     slots: Vec<Slot>,
     closed: AtomicBool,
 }
 
 impl Connections {
-    pub(crate) fn new(config: MysqlConfig) -> Self {
-        let slots = (0..config.connections).map(|_| Slot::default()).collect();
-        Self { slots, closed: AtomicBool::new(false), config: Arc::new(config) }
+    pub(crate) fn new(dialler: Dialler) -> Self {
+        let slots = (0..dialler.config.connections).map(|_| Slot::default()).collect();
+        Self { slots, closed: AtomicBool::new(false), dialler: Arc::new(dialler) }
     }
 
     pub(crate) fn config(&self) -> &MysqlConfig {
-        &self.config
+        &self.dialler.config
     }
 
     fn ensure_open(&self) -> Result<()> {
@@ -155,7 +156,7 @@ impl Connections {
             return Ok(line.clone());
         }
         let (sender, requests) = mpsc::channel(LINE);
-        tokio::spawn(serve(Arc::clone(&self.config), Arc::clone(&self.slots[slot].state), requests));
+        tokio::spawn(serve(Arc::clone(&self.dialler), Arc::clone(&self.slots[slot].state), requests));
         Ok(line.insert(sender).clone())
     }
 
@@ -169,14 +170,14 @@ impl Connections {
 }
 
 /// Carries requests one after the other, over a connection that is opened when it is needed.
-async fn serve(config: Arc<MysqlConfig>, state: Arc<Mutex<State>>, mut requests: mpsc::Receiver<Request>) {
+async fn serve(dialler: Arc<Dialler>, state: Arc<Mutex<State>>, mut requests: mpsc::Receiver<Request>) {
     let mut connection: Option<(Conn, Instant)> = None;
     let mut dialled: Option<Instant> = None;
     while let Some(request) = requests.recv().await {
         if request.answer.is_closed() {
             continue; // nobody waits for it any more, and it was not sent
         }
-        let mut conn = match open(&config, &state, connection.take(), &mut dialled).await {
+        let mut conn = match open(&dialler, &state, connection.take(), &mut dialled).await {
             Ok(conn) => conn,
             Err(error) => {
                 *locked(&state) = State::Refused(Instant::now());
@@ -197,7 +198,7 @@ async fn serve(config: Arc<MysqlConfig>, state: Arc<Mutex<State>>, mut requests:
             Ok(Err(error)) => Err(error),
             Err(_) => {
                 let text = format!("no answer within {ANSWER:?}; the connection was given up");
-                let error = Error::new(ErrorKind::Indeterminate, text).at(config.place());
+                let error = Error::new(ErrorKind::Indeterminate, text).at(dialler.config.place());
                 let _ = answer.send(Err(Failed::Sent(error)));
                 continue;
             }
@@ -213,7 +214,7 @@ async fn serve(config: Arc<MysqlConfig>, state: Arc<Mutex<State>>, mut requests:
     }
 }
 
-/// After an error that the server told, a connection is as good as before, unless it told that it ends it.
+/// After an error that the server reported, a connection is as good as before, unless the server announced its end.
 fn goes_on(error: &mysql_async::Error) -> bool {
     matches!(error, mysql_async::Error::Server(server) if !matches!(server.code, 1053 | 1153 | 1156..=1161 | 1927 | 4031))
 }
@@ -234,7 +235,7 @@ async fn all_rows(conn: &mut Conn, statement: &str, parameters: Vec<Value>) -> m
 
 /// The connection, if it is there and good, or another one.
 async fn open(
-    config: &MysqlConfig,
+    dialler: &Dialler,
     state: &Mutex<State>,
     connection: Option<(Conn, Instant)>,
     dialled: &mut Option<Instant>,
@@ -245,7 +246,7 @@ async fn open(
         return Ok(conn);
     }
     *locked(state) = State::Dialling;
-    let conn = dial(config).await?;
+    let conn = dialler.dial().await?;
     *locked(state) = State::Open;
     if dialled.replace(Instant::now()).is_some() {
         reconnected(DRIVER);

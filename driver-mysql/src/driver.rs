@@ -1,4 +1,4 @@
-//! The driver: connections, and what the database said of itself.
+//! The driver type: connections, and the properties of the database.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,11 +10,11 @@ use tokio::time::timeout;
 
 use crate::config::{Caps, MysqlConfig};
 use crate::connection::{Connections, DRIVER};
-use crate::dial::dial;
+use crate::dial::Dialler;
 use crate::queue::MysqlQueue;
 use crate::schema;
 
-/// Locks and queues in a MySQL or MariaDB database. A clone is the same client.
+/// A driver for locks and queues in a MySQL or MariaDB database. A clone is the same client.
 #[derive(Clone, Debug)]
 pub struct MysqlDriver {
     pub(crate) connections: Arc<Connections>,
@@ -29,32 +29,34 @@ impl MysqlDriver {
     ///
     /// # Cancel safety
     ///
-    /// As [`connect_with`](Self::connect_with).
+    /// Like [`connect_with`](Self::connect_with).
     pub async fn connect(url: &str) -> Result<Self> {
         Self::connect_with(url.parse()?).await
     }
 
-    /// Connects, makes tables and procedures if that is [wished](MysqlConfig::migrate), and sees to it that this release can work with
-    /// them.
+    /// Connects, creates tables and procedures if that is [configured](MysqlConfig::migrate), and checks that this
+    /// release can work with them.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Misconfigured`](tenure_core::ErrorKind::Misconfigured) when there is no such database, tables and procedures are
-    /// missing or of another version, or the server is read-only; [`Denied`](tenure_core::ErrorKind::Denied) for a wrong password or a
-    /// missing right; [`Unavailable`](tenure_core::ErrorKind::Unavailable) when the server cannot be reached.
+    /// [`ErrorKind::Misconfigured`](tenure_core::ErrorKind::Misconfigured) when the database does not exist, tables and
+    /// procedures are missing or of another version, the server is read-only, or its certificate is not trusted;
+    /// [`Denied`](tenure_core::ErrorKind::Denied) for a wrong password or a missing right;
+    /// [`Unavailable`](tenure_core::ErrorKind::Unavailable) when the server cannot be reached.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future closes what was opened. What was made until then is completed by the next who
-    /// [migrates](MysqlConfig::migrate): MySQL makes tables outside of transactions.
+    /// Dropping the future closes all connections that it opened. The next client that [migrates](MysqlConfig::migrate)
+    /// completes a partial installation: MySQL creates tables outside of transactions.
     pub async fn connect_with(config: MysqlConfig) -> Result<Self> {
-        let mut conn = dial(&config).await?;
+        let dialler = Dialler::new(config)?;
+        let (mut conn, config) = (dialler.dial().await?, &dialler.config);
         if config.migrate {
             schema::install(&mut conn).await.map_err(|error| error.at(config.place()))?;
         }
         schema::look(&mut conn).await.map_err(|error| error.at(config.place()))?;
         let _ = timeout(Duration::from_secs(1), conn.disconnect()).await;
-        Ok(Self { connections: Arc::new(Connections::new(config)) })
+        Ok(Self { connections: Arc::new(Connections::new(dialler)) })
     }
 
     pub(crate) fn caps(&self) -> Caps {

@@ -1,11 +1,13 @@
-//! What the server's refusals mean.
+//! The mapping of the server's errors.
 
 use mysql_async::{DriverError, Error as SqlError};
 use tenure_core::{Error, ErrorKind};
 
+use crate::config::MysqlConfig;
+
 /// What to do where the procedures are missing or of another version.
 pub(crate) const INSTALL: &str = "connect once with migrate=true as a user who may create tables and procedures there, or run the \
-                                  statements of tenure_mysql::install_sql() in it";
+                                  statements of tenure_mysql::install_sql(), which `tenure schema mysql` prints, in it";
 
 /// What the server calls a procedure that is not there.
 pub(crate) const NO_PROCEDURE: u16 = 1305;
@@ -13,17 +15,33 @@ pub(crate) const NO_PROCEDURE: u16 = 1305;
 /// What gives a user the right that is needed.
 const GRANTS: &str = "GRANT EXECUTE ON the_database.* TO the_user";
 
+/// What to do where a user signs in by a method that the client library does not know.
+pub(crate) const AUTHENTICATION: &str = "the user signs in by a method that this driver does not know: let an administrator set a password for \
+                              caching_sha2_password or mysql_native_password";
+
 /// Why no connection could be opened.
-pub(crate) fn unreached(error: SqlError) -> Error {
+pub(crate) fn unreached(error: SqlError, config: &MysqlConfig) -> Error {
     let (kind, text) = match &error {
         SqlError::Server(server) => match server.code {
+            1045 if config.is_readable_on_the_way() => (
+                ErrorKind::Denied,
+                "the server refuses the user or the password, or takes them over TLS alone: set ssl-mode=REQUIRED",
+            ),
             1045 | 1698 | 1130 => (ErrorKind::Denied, "the server refuses the user or the password"),
             1044 => (ErrorKind::Denied, "the user has no right to the database"),
             1049 => (ErrorKind::Misconfigured, "there is no such database"),
             1040 | 1203 | 1226 => (ErrorKind::Unavailable, "the server has no connection left (max_connections)"),
+            3159 => (ErrorKind::Misconfigured, "the server takes encrypted connections only: set ssl-mode=REQUIRED"),
             1129 => (ErrorKind::Unavailable, "the server blocks this host after failed connections (FLUSH HOSTS)"),
             _ => (ErrorKind::Unavailable, "the server refuses the connection"),
         },
+        SqlError::Driver(DriverError::NoClientSslFlagFromServer) => (
+            ErrorKind::Misconfigured,
+            "the server does not speak TLS: switch it on there, or leave out ssl-mode and ca",
+        ),
+        SqlError::Driver(DriverError::UnknownAuthPlugin { .. } | DriverError::CleartextPluginDisabled) => {
+            (ErrorKind::Misconfigured, AUTHENTICATION)
+        }
         other => match told_by_tls(other) {
             Some(fault) => (ErrorKind::Misconfigured, fault),
             None => (ErrorKind::Unavailable, "cannot connect to the server"),
@@ -49,7 +67,7 @@ pub(crate) fn failed(error: SqlError) -> Error {
     Error::new(kind, text).with_source(error)
 }
 
-/// What the client library does not even send. It tells that in words only.
+/// A request that the client library does not even send. It reports that in words only.
 fn is_too_large(error: &SqlError) -> bool {
     matches!(error, SqlError::Driver(DriverError::PacketTooLarge))
         || tenure_core::driver::reason("", Some(error)).contains("larger than max_allowed_packet")
@@ -57,7 +75,7 @@ fn is_too_large(error: &SqlError) -> bool {
 
 fn refused(code: u16, state: &str, error: SqlError) -> Error {
     let (kind, text) = match (state, code) {
-        // A procedure may be several transactions: what ends it half-way does not tell how far it came.
+        // A procedure may be several transactions: an error that ends it half-way does not show how far it came.
         ("TN002", _) | (_, 1053 | 1317 | 1927 | 1969 | 3024) => {
             (ErrorKind::Indeterminate, "the server ended the request half-way")
         }
@@ -66,14 +84,14 @@ fn refused(code: u16, state: &str, error: SqlError) -> Error {
         (_, NO_PROCEDURE | 1146 | 1318 | 1054) => return missing(error),
         (_, 1449) => (
             ErrorKind::Misconfigured,
-            "the user who made tenure's procedures is gone: run install_sql() as another one",
+            "the user who created tenure's procedures does not exist any more: run install_sql() as another one",
         ),
         (_, 1153) => {
             (ErrorKind::Misconfigured, "the request is larger than the server takes: raise its max_allowed_packet")
         }
         (_, 1665) => (
             ErrorKind::Misconfigured,
-            "the binary log has statements in place of rows: set binlog_format to ROW or MIXED",
+            "the binary log has statements instead of rows: set binlog_format to ROW or MIXED",
         ),
         // What follows has rolled back.
         ("TN005", _) | (_, 1205) => {
@@ -105,7 +123,7 @@ pub(crate) fn misconfigured(text: impl Into<String>) -> Error {
 
 /// An answer that this library's procedures do not give.
 pub(crate) fn odd() -> Error {
-    Error::new(ErrorKind::Protocol, "the server's answer makes no sense")
+    Error::new(ErrorKind::Protocol, "the server returned an unexpected answer")
 }
 
 #[cfg(test)]
@@ -135,7 +153,7 @@ mod tests {
             (1153, ErrorKind::Misconfigured, "max_allowed_packet"),
             (1305, ErrorKind::Misconfigured, "install_sql()"),
             (1370, ErrorKind::Denied, "GRANT EXECUTE"),
-            (1449, ErrorKind::Misconfigured, "is gone"),
+            (1449, ErrorKind::Misconfigured, "does not exist"),
         ] {
             let error = failed(told(code, "HY000"));
             assert!(error.kind() == kind && error.to_string().contains(words), "{code}: {error}");
@@ -145,7 +163,8 @@ mod tests {
         for (code, kind) in
             [(1045, ErrorKind::Denied), (1049, ErrorKind::Misconfigured), (1040, ErrorKind::Unavailable)]
         {
-            assert_eq!(unreached(told(code, "HY000")).kind(), kind, "{code}");
+            let config = "mysql://app@db/shop".parse().unwrap();
+            assert_eq!(unreached(told(code, "HY000"), &config).kind(), kind, "{code}");
         }
     }
 }

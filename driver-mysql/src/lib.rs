@@ -1,4 +1,4 @@
-//! Locks and delay queues in a MySQL or MariaDB database that is there already, for [tenure](https://docs.rs/tenure).
+//! Locks and delay queues in an existing MySQL or MariaDB database, for [tenure](https://docs.rs/tenure).
 
 mod census;
 mod config;
@@ -6,12 +6,15 @@ mod connection;
 mod dial;
 mod doctor;
 mod driver;
+mod encryption;
 mod error;
 mod locks;
 mod queue;
 mod row;
 mod schema;
 mod span;
+#[cfg(feature = "tls")]
+mod tls;
 
 pub use config::MysqlConfig;
 pub use driver::MysqlDriver;

@@ -1,4 +1,4 @@
-//! Locks: requests to statements, rows to answers. Every method is one statement, and one round trip.
+//! Locks: turns requests into statements, and rows into answers. Every method is one statement, and one round trip.
 
 use std::time::Duration;
 
@@ -66,7 +66,7 @@ impl DistributedLock for MysqlDriver {
     }
 
     async fn watch(&self, _: &LockName, _: &OwnerToken) -> Result<Watch> {
-        Err(Error::new(ErrorKind::Unsupported, "the server wakes nobody"))
+        Err(Error::new(ErrorKind::Unsupported, "this backend has no notifications; waiters poll"))
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Inspection> {
@@ -161,16 +161,16 @@ impl MysqlDriver {
                 let recheck = of_micros(column(row, 5)?);
                 Ok(Acquisition::Busy(Busy::default().with_recheck_after(Some(recheck))))
             }
-            -1 => Err(Error::new(ErrorKind::NotHeld, "this attempt was abandoned before it arrived")),
+            -1 => Err(Error::new(ErrorKind::NotHeld, "this attempt was abandoned before its request arrived")),
             -4 => {
-                let text = format!("the owner has entered {} times already", self.caps().max_depth);
+                let text = format!("the owner has entered {} times already, the maximum depth", self.caps().max_depth);
                 Err(Error::new(ErrorKind::LimitReached, text))
             }
             _ => Err(odd()),
         }
     }
 
-    /// What is left of each lease, in the order of the names; a failure is everybody's.
+    /// The remaining time of each lease, in the order of the names; a failure applies to all of them.
     async fn extend<'a>(
         &self,
         ttl: Ttl,
@@ -244,7 +244,7 @@ fn inspection(rows: &[Row]) -> Result<Inspection> {
     Ok(Inspection::default().with_holder(holder))
 }
 
-/// What the first six columns say. Nothing is known of the rest of a guarded lock whose lease is over.
+/// The first six columns. Nothing is known of the rest of a guarded lock whose lease has ended.
 pub(crate) fn holder_of(row: &Row) -> Result<Holder> {
     let damaged = || Error::new(ErrorKind::Damaged, "the row of the lock cannot be read");
     let (label, owner): (Option<Vec<u8>>, Option<Vec<u8>>) = (column(row, 0)?, column(row, 1)?);

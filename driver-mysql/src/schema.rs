@@ -1,4 +1,4 @@
-//! Tables and procedures: their statements, and whether a database has them.
+//! Tables and procedures: their statements, and the check for them in a database.
 
 use mysql_async::prelude::Queryable as _;
 use mysql_async::{Conn, Row};
@@ -8,21 +8,22 @@ use crate::error::{INSTALL, failed, misconfigured, odd};
 use crate::row::column;
 
 /// Which procedures this release calls.
-const VERSION: i32 = 2;
+const VERSION: i32 = 1;
 
-/// The clock in microseconds since 1970. SYSDATE is the time of now, in the zone of the session; the other two stand still since the
-/// statement began, and tell how far that zone is away.
+/// The clock in microseconds since 1970. SYSDATE is the time of now, in the zone of the session; the other two are fixed since
+/// the statement began, and show how far that zone is away.
 const NOW: &str =
     "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', SYSDATE(6)) - TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), NOW(6)))";
 
-/// What stands between two statements.
+/// The separator of two statements.
 const BETWEEN: &str = "\n//\n";
 
-/// The statements that make tenure's tables and procedures in a database, for those whose programs may not: a script for the programs
-/// `mysql` and `mariadb`. They may be run again, and bring an older release's up to date.
+/// The statements that create tenure's tables and procedures in a database, if the program's user has no right to
+/// create them. This is a script for the programs `mysql` and `mariadb`. It may be run again, and updates those of an
+/// older release.
 ///
-/// A program needs no right to a table: `GRANT EXECUTE ON the_database.* TO app`. Procedures run with the rights of whoever ran the
-/// script.
+/// A program needs no right to a table: `GRANT EXECUTE ON the_database.* TO app`. Procedures run with the rights of the
+/// user that ran the script.
 #[must_use]
 pub fn install_sql() -> String {
     format!("DELIMITER //\n{}\n//\nDELIMITER ;\n", statements().join(BETWEEN))
@@ -34,11 +35,9 @@ const MODE: &str = "SET SESSION sql_mode = 'STRICT_ALL_TABLES'";
 fn statements() -> Vec<String> {
     let files = [
         MODE,
-        include_str!("../sql/before.sql"),
         include_str!("../sql/lock.sql"),
         include_str!("../sql/queue.sql"),
         include_str!("../sql/census.sql"),
-        include_str!("../sql/after.sql"),
         include_str!("../sql/about.sql"),
     ];
     let files: Vec<&str> = files.iter().map(|file| file.trim_end()).collect();
@@ -54,7 +53,7 @@ pub(crate) async fn install(conn: &mut Conn) -> Result<()> {
     let waited: Option<Option<i64>> =
         conn.query_first("SELECT GET_LOCK(CONCAT('tenure ', MD5(DATABASE())), 60)").await.map_err(failed)?;
     if waited != Some(Some(1)) {
-        return Err(Error::new(ErrorKind::Unavailable, "another client is making tenure's tables since a minute"));
+        return Err(Error::new(ErrorKind::Unavailable, "another client has been making tenure's tables for a minute"));
     }
     if is_there(conn).await {
         return Ok(());
@@ -63,7 +62,7 @@ pub(crate) async fn install(conn: &mut Conn) -> Result<()> {
         conn.query_drop(statement).await.map_err(|error| match failed(error) {
             error if error.kind() == ErrorKind::Denied => {
                 let text = "the user may not create tenure's tables and procedures: let an administrator run the statements of \
-                            tenure_mysql::install_sql() in the database";
+                            tenure_mysql::install_sql(), which `tenure schema mysql` prints, in the database";
                 Error::new(ErrorKind::Denied, text).with_source(error)
             }
             error => error,
@@ -96,13 +95,13 @@ pub(crate) async fn look(conn: &mut Conn) -> Result<()> {
         )));
     }
     if read_only {
-        return Err(misconfigured("the server is read-only, a replica: name the one that takes writes"));
+        return Err(misconfigured("the server is a read-only replica: name the server that accepts writes"));
     }
     // An option of the server makes it NOW; then leases that a request waited for would begin in the past.
     let clock: Option<(i64, i64)> =
         conn.query_first("SELECT SLEEP(0.001), SYSDATE(6) > NOW(6)").await.map_err(failed)?;
     match clock {
         Some((_, 1)) => Ok(()),
-        _ => Err(misconfigured("the server's SYSDATE() stands still: start it without --sysdate-is-now")),
+        _ => Err(misconfigured("the server's SYSDATE() does not advance: start it without --sysdate-is-now")),
     }
 }

@@ -66,10 +66,14 @@ BEGIN
   END IF;
 END $$;
 
+-- What guarded transactions lock.
+CREATE FUNCTION tenure.guard_key(p_name bytea) RETURNS bigint LANGUAGE sql IMMUTABLE AS
+$$ SELECT hashtextextended(encode(p_name, 'hex'), 1952804454) $$;
+
 -- Whether no guarded transaction of the name is open. If so, none begins until the caller's transaction ends. The lock is shared, so
 -- callers exclude guards and not each other.
 CREATE FUNCTION tenure.unguarded(p_name bytea) RETURNS boolean LANGUAGE sql VOLATILE AS
-$$ SELECT pg_try_advisory_xact_lock_shared(hashtextextended(encode(p_name, 'hex'), 1952804454)) $$;
+$$ SELECT pg_try_advisory_xact_lock_shared(tenure.guard_key(p_name)) $$;
 
 -- For how long a turn is kept for a waiter that has to ask, and a lease lasts that was given unasked.
 CREATE FUNCTION tenure.claim() RETURNS bigint LANGUAGE sql IMMUTABLE AS $$ SELECT 2000000::bigint $$;
@@ -108,6 +112,7 @@ BEGIN
       RETURN;
     END IF;
   END LOOP;
+  -- No waiter took it: the next release of this name needs no look at the queue.
   UPDATE tenure.lock l SET queued = EXISTS (SELECT FROM tenure.waiter x WHERE x.name = p_name)
     WHERE l.name = p_name AND l.queued;
 END $$;
@@ -150,6 +155,7 @@ BEGIN
     END IF;
   END IF;
   IF current_setting('transaction_isolation') <> 'read committed' THEN PERFORM tenure.fresh(); END IF;
+  -- From here on no other request changes the queue of the name. The wait may be long, so the clock is read after it.
   PERFORM pg_advisory_xact_lock(hashtextextended(encode(p_name, 'hex'), 1952804453));
   at := tenure.us();
   IF p_owner IS NULL THEN
@@ -168,12 +174,14 @@ BEGIN
     SELECT * INTO l FROM tenure.lock x WHERE x.name = p_name;
     known := FOUND;
     at := tenure.us();
+    -- Only then can there be a tombstone of the name: most requests are spared that table.
     IF NOT known OR l.graves > at THEN
       IF EXISTS (SELECT FROM tenure.tombstone x WHERE x.name = p_name AND x.token = p_token AND x.until > at) THEN
         code := -1; RETURN;
       END IF;
     END IF;
     held := known AND l.entries <> '{}' AND l.until > at;
+    -- A repeated request gets the grant that it has: it must not queue behind itself.
     IF held AND l.owner IS NOT DISTINCT FROM p_owner AND p_token = ANY (l.entries) THEN
       fence := l.first; depth := cardinality(l.entries); n := 1; code := 2;
       ttl := l.told[array_position(l.entries, p_token)];
@@ -185,6 +193,7 @@ BEGIN
       END IF;
       RETURN;
     END IF;
+    -- A re-entry goes past the queue, where it would wait for its own hold to end.
     IF held AND p_owner IS NOT NULL AND l.owner = p_owner THEN
       IF cardinality(l.entries) >= p_max_depth THEN code := -4; RETURN; END IF;
       UPDATE tenure.lock x SET until = greatest(x.until, at + p_ttl), entries = x.entries || p_token,
@@ -195,6 +204,7 @@ BEGIN
       DELETE FROM tenure.waiter x WHERE x.name = p_name AND x.token = p_token;
       code := 1; n := 1; RETURN;
     END IF;
+    -- The first waiter that is present and listens has the turn. A try, or a waiter behind it, does not get past it.
     w := NULL;
     IF NOT held AND known AND l.queued THEN
       SELECT * INTO w FROM tenure.waiter x WHERE x.name = p_name AND x.present > at ORDER BY x.place LIMIT 1;
@@ -239,6 +249,7 @@ BEGIN
     END IF;
     code := 3; n := -1; recheck := NULL;
     IF p_presence IS NOT NULL THEN
+      -- The mark comes before the waiter: where there is none, a release neither takes the advisory lock nor looks.
       IF NOT l.queued THEN
         UPDATE tenure.lock x SET queued = true WHERE x.name = p_name AND x.entries <> '{}';
         CONTINUE WHEN NOT FOUND; -- released in this instant
@@ -267,29 +278,42 @@ BEGIN
   END LOOP;
 END $$;
 
--- For each hold what is left of its lease, in order; nothing for one that is lost.
-CREATE FUNCTION tenure.renew(p_names bytea[], p_tokens text[], p_ttl bigint) RETURNS TABLE (remaining bigint)
+-- Those of the names whose rows no other transaction keeps locked. They are locked then.
+CREATE FUNCTION tenure.lockable(p_names bytea[]) RETURNS bytea[] LANGUAGE sql VOLATILE AS $$
+  SELECT coalesce(array_agg(x.name), '{}')
+    FROM (SELECT l.name FROM tenure.lock l WHERE l.name = ANY (p_names) FOR NO KEY UPDATE SKIP LOCKED) x
+$$;
+
+-- For each hold what is left of its lease, in order; nothing for one that is lost. Without p_waits -1 for one whose row another
+-- transaction keeps locked; with it, one such row fails all.
+CREATE FUNCTION tenure.renew(p_names bytea[], p_tokens text[], p_ttl bigint, p_waits boolean) RETURNS TABLE (remaining bigint)
 LANGUAGE plpgsql AS $$
-DECLARE t bigint := tenure.us();
+DECLARE
+  t bigint := tenure.us();
+  names bytea[] := CASE WHEN p_waits THEN p_names ELSE tenure.lockable(p_names) END;
 BEGIN
+  -- A row that another transaction keeps is left out at first: it must not delay the renewals of the others.
   RETURN QUERY
     WITH r AS (SELECT * FROM unnest(p_names, p_tokens) WITH ORDINALITY AS r(name, token, ord)),
     u AS (UPDATE tenure.lock l SET until = greatest(l.until, t + p_ttl), handed = false FROM r
-      WHERE l.name = r.name AND l.owner IS NULL AND l.entries = ARRAY[r.token] AND l.until > t
+      WHERE l.name = r.name AND l.owner IS NULL AND l.entries = ARRAY[r.token] AND l.until > t AND (p_waits OR l.name = ANY (names))
       RETURNING r.ord, l.until - t AS remaining)
-    SELECT u.remaining FROM r LEFT JOIN u USING (ord) ORDER BY r.ord;
+    SELECT CASE WHEN p_waits OR r.name = ANY (names) THEN u.remaining ELSE -1 END FROM r LEFT JOIN u USING (ord) ORDER BY r.ord;
 END $$;
 
-CREATE FUNCTION tenure.renew_hold(p_names bytea[], p_owners text[], p_fences bigint[], p_ttl bigint)
+CREATE FUNCTION tenure.renew_hold(p_names bytea[], p_owners text[], p_fences bigint[], p_ttl bigint, p_waits boolean)
 RETURNS TABLE (remaining bigint) LANGUAGE plpgsql AS $$
-DECLARE t bigint := tenure.us();
+DECLARE
+  t bigint := tenure.us();
+  names bytea[] := CASE WHEN p_waits THEN p_names ELSE tenure.lockable(p_names) END;
 BEGIN
   RETURN QUERY
     WITH r AS (SELECT * FROM unnest(p_names, p_owners, p_fences) WITH ORDINALITY AS r(name, owner, fence, ord)),
     u AS (UPDATE tenure.lock l SET until = greatest(l.until, t + p_ttl) FROM r
       WHERE l.name = r.name AND l.owner = r.owner AND l.first = r.fence AND l.entries <> '{}' AND l.until > t
+        AND (p_waits OR l.name = ANY (names))
       RETURNING r.ord, l.until - t AS remaining)
-    SELECT u.remaining FROM r LEFT JOIN u USING (ord) ORDER BY r.ord;
+    SELECT CASE WHEN p_waits OR r.name = ANY (names) THEN u.remaining ELSE -1 END FROM r LEFT JOIN u USING (ord) ORDER BY r.ord;
 END $$;
 
 -- Takes an entry out of its hold: how many are left, or -1 if there is no such entry. While a transaction is open that the hold
@@ -322,6 +346,7 @@ DECLARE
   unguarded boolean := p_owner IS NULL AND tenure.unguarded(p_name);
 BEGIN
   IF unguarded THEN
+    -- The usual release: one conditional write without the advisory lock, which hits nothing if there are waiters.
     UPDATE tenure.lock l SET entries = '{}', told = '{}', handed = false
       WHERE l.name = p_name AND l.owner IS NULL AND l.entries = ARRAY[p_token] AND l.until > tenure.us() AND NOT l.queued;
     IF FOUND THEN RETURN 0; END IF;
@@ -371,33 +396,40 @@ BEGIN
   rest := tenure.leave(p_name, p_owner, p_token);
   DELETE FROM tenure.waiter x WHERE x.name = p_name AND x.token = p_token;
   waited := FOUND;
+  -- A waiter may have had the turn at a free lock: the next one would wait until that turn has lapsed.
   IF rest = 0 OR waited AND EXISTS (SELECT FROM tenure.lock l WHERE l.name = p_name AND (l.entries = '{}' OR l.until <= t)) THEN
     PERFORM tenure.turn(p_name, p_floor);
   END IF;
 END $$;
 
--- 1 released, 0 not held, -1 held by another than the expected hold, -2 its holder is inside a guarded transaction.
+-- 1 released, 0 not held, -1 held by another than the expected hold, -2 a transaction that it guards is open, whether or not its
+-- lease is over.
 CREATE FUNCTION tenure.force_release(p_name bytea, p_expected bigint, p_floor bigint) RETURNS integer LANGUAGE plpgsql AS $$
-DECLARE f bigint;
+DECLARE
+  f bigint;
+  lapsed boolean;
 BEGIN
   PERFORM tenure.fresh();
   PERFORM pg_advisory_xact_lock(hashtextextended(encode(p_name, 'hex'), 1952804453));
-  SELECT l.first INTO f FROM tenure.lock l WHERE l.name = p_name AND l.entries <> '{}' AND l.until > tenure.us();
-  IF NOT FOUND THEN RETURN 0; END IF;
+  SELECT l.first, l.until <= tenure.us() INTO f, lapsed FROM tenure.lock l WHERE l.name = p_name AND l.entries <> '{}';
+  IF NOT FOUND OR lapsed AND tenure.unguarded(p_name) THEN RETURN 0; END IF;
   IF f <> p_expected THEN RETURN -1; END IF;
+  -- Behind the comparison: an operator who expects another hold learns that first.
   IF NOT tenure.unguarded(p_name) THEN RETURN -2; END IF;
   UPDATE tenure.lock l SET entries = '{}', told = '{}', handed = false WHERE l.name = p_name AND l.first = f;
   PERFORM tenure.turn(p_name, p_floor);
   RETURN 1;
 END $$;
 
+-- What is left of its lease is null if the lease is over and a transaction that it guards is open.
 CREATE FUNCTION tenure.inspect(p_name bytea, OUT label bytea, OUT owner text, OUT fence bigint, OUT depth integer,
   OUT held_for bigint, OUT remaining bigint, OUT waiters bigint) LANGUAGE plpgsql AS $$
 DECLARE t bigint := tenure.us();
 BEGIN
-  SELECT l.label, l.owner, l.first, cardinality(l.entries), t - l.since, l.until - t
+  SELECT l.label, l.owner, l.first, cardinality(l.entries), t - l.since, CASE WHEN l.until > t THEN l.until - t END
     INTO label, owner, fence, depth, held_for, remaining
-    FROM tenure.lock l WHERE l.name = p_name AND l.entries <> '{}' AND l.until > t;
+    FROM tenure.lock l WHERE l.name = p_name AND l.entries <> '{}'
+      AND CASE WHEN l.until > t THEN true ELSE NOT tenure.unguarded(p_name) END;
   SELECT count(*) INTO waiters FROM tenure.waiter x WHERE x.name = p_name AND x.present > t;
 END $$;
 
@@ -407,13 +439,27 @@ CREATE FUNCTION tenure.guard(name bytea, fence bigint) RETURNS void LANGUAGE plp
 BEGIN
   PERFORM tenure.fresh();
   -- Exclusive: a client passes a grant of several fences on among its own tasks, and each of them may begin a transaction.
-  PERFORM pg_advisory_xact_lock(hashtextextended(encode(guard.name, 'hex'), 1952804454));
+  PERFORM pg_advisory_xact_lock(tenure.guard_key(guard.name));
   PERFORM FROM tenure.lock l WHERE l.name = guard.name AND l.entries <> '{}' AND guard.fence BETWEEN l.first AND l.fence
     AND l.until > tenure.us();
   IF NOT FOUND THEN RAISE EXCEPTION 'fence % does not hold this lock any more', guard.fence USING ERRCODE = 'TN001'; END IF;
 END $$;
 CREATE FUNCTION tenure.guard(name text, fence bigint) RETURNS void LANGUAGE sql VOLATILE AS
 $$ SELECT tenure.guard(convert_to(name, 'UTF8'), fence) $$;
+
+-- The open transactions that guard locks: of a prepared one its identifier, of others the session. When it began is null for
+-- those who may not see it.
+CREATE FUNCTION tenure.guards(OUT name bytea, OUT fence bigint, OUT lapsed boolean, OUT pid integer, OUT prepared text,
+  OUT since timestamptz) RETURNS SETOF record LANGUAGE sql VOLATILE AS $$
+  SELECT l.name, l.first, l.until <= tenure.us(), k.pid, p.gid, coalesce(a.xact_start, p.prepared)
+    FROM pg_locks k JOIN tenure.lock l ON l.entries <> '{}' AND tenure.guard_key(l.name) = (k.classid::bigint << 32 | k.objid::bigint)
+    LEFT JOIN pg_stat_activity a ON a.pid = k.pid
+    LEFT JOIN pg_locks x ON k.pid IS NULL AND x.pid IS NULL AND x.virtualtransaction = k.virtualtransaction
+      AND x.locktype = 'transactionid'
+    LEFT JOIN pg_prepared_xacts p ON p.transaction = x.transactionid
+    WHERE k.locktype = 'advisory' AND k.objsubid = 1 AND k.mode = 'ExclusiveLock' AND k.granted
+      AND k.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+$$;
 
 -- What a driver asks when it connects.
 CREATE FUNCTION tenure.about(OUT version integer, OUT logged boolean, OUT longest bigint, OUT standby boolean)

@@ -169,26 +169,35 @@ CREATE FUNCTION tenure.queue_push(
   p_known_for bigint[], p_replace boolean[], p_keys bytea[], p_locks bytea[], p_ttls bigint[], p_recurrences bytea[]
 ) RETURNS TABLE (r_answer integer, r_number bigint) LANGUAGE plpgsql AS $$
 DECLARE
+  most CONSTANT integer := 1048576;
+  longest CONSTANT bigint := 315360000000000;
   t bigint;
   n record; m record;
   soonest bigint;
   wrong text;
 BEGIN
-  IF length(p_queue) NOT BETWEEN 1 AND 256 THEN
+  IF coalesce(length(p_queue), 0) NOT BETWEEN 1 AND 256 THEN
     RAISE EXCEPTION 'the name of a queue has 1 to 256 bytes' USING ERRCODE = 'check_violation';
   END IF;
-  SELECT CASE WHEN length(i.payload) > 1048576 THEN 'payload' WHEN i.attempts NOT BETWEEN 1 AND 10000 THEN 'attempts'
-      WHEN length(i.name) NOT BETWEEN 1 AND 128 THEN 'name' WHEN i.known_for < 0 THEN 'known_for'
-      WHEN length(i.key) NOT BETWEEN 1 AND 128 THEN 'key' ELSE 'lock' END INTO wrong
-    FROM unnest(p_payloads, p_attempts, p_names, p_known_for, p_keys, p_locks) AS i(payload, attempts, name, known_for, key, lock)
-    WHERE length(i.payload) > 1048576 OR i.attempts NOT BETWEEN 1 AND 10000 OR length(i.name) NOT BETWEEN 1 AND 128
-      OR i.known_for < 0 OR length(i.key) NOT BETWEEN 1 AND 128 OR length(i.lock) NOT BETWEEN 1 AND 512 LIMIT 1;
+  SELECT CASE WHEN coalesce(length(i.payload), most + 1) > most THEN 'payload'
+      WHEN coalesce(i.delay, -1) NOT BETWEEN 0 AND longest THEN 'delay' WHEN coalesce(i.attempts, 0) NOT BETWEEN 1 AND 10000 THEN 'attempts'
+      WHEN length(i.name) NOT BETWEEN 1 AND 128 THEN 'name' WHEN i.known_for NOT BETWEEN 0 AND longest THEN 'known_for'
+      WHEN length(i.key) NOT BETWEEN 1 AND 128 THEN 'key' WHEN length(i.lock) NOT BETWEEN 1 AND 512 THEN 'lock'
+      WHEN i.ttl NOT BETWEEN 1 AND longest THEN 'ttl' END INTO wrong
+    FROM unnest(p_payloads, p_delays, p_attempts, p_names, p_known_for, p_keys, p_locks, p_ttls)
+      AS i(payload, delay, attempts, name, known_for, key, lock, ttl)
+    WHERE coalesce(length(i.payload), most + 1) > most OR coalesce(i.delay, -1) NOT BETWEEN 0 AND longest
+      OR coalesce(i.attempts, 0) NOT BETWEEN 1 AND 10000 OR length(i.name) NOT BETWEEN 1 AND 128
+      OR i.known_for NOT BETWEEN 0 AND longest OR length(i.key) NOT BETWEEN 1 AND 128 OR length(i.lock) NOT BETWEEN 1 AND 512
+      OR i.ttl NOT BETWEEN 1 AND longest LIMIT 1;
   IF FOUND THEN
-    RAISE EXCEPTION 'the % of a message is out of range: a payload has at most 1048576 bytes, attempts are 1 to 10000, a name and a '
-      'key have 1 to 128 bytes, a lock 1 to 512, known_for is not negative', wrong USING ERRCODE = 'check_violation';
+    RAISE EXCEPTION 'the % of a message is null or out of range: a payload has at most % bytes, attempts are 1 to 10000, a name and a '
+      'key have 1 to 128 bytes, a lock 1 to 512, delay and known_for are 0 to 3650 days, a ttl 1 microsecond to 3650 days', wrong, most
+      USING ERRCODE = 'check_violation';
   END IF;
   IF p_names IS NOT NULL THEN
     PERFORM tenure.fresh();
+    -- Before anything is read: of two pushes of one name at once, the second has to see the first.
     PERFORM tenure.queue_lock(1952804174, p_queue, p_names);
     IF true = ANY (p_replace) THEN
       t := tenure.queue_now();
@@ -198,8 +207,10 @@ BEGIN
         WHERE o.queue = p_queue AND o.name = ANY (p_names) AND o.key IS NOT NULL;
     END IF;
   END IF;
+  -- Behind the waits for locks: delays count from here.
   t := tenure.queue_now();
   SELECT min(d) INTO soonest FROM unnest(p_delays) d;
+  -- A message that is due later is seen in time by the receives that every watcher repeats.
   IF soonest < 60000000 THEN PERFORM tenure.queue_tell(p_queue); END IF;
   IF p_names IS NULL THEN
     RETURN QUERY INSERT INTO tenure.message AS s (queue, at, pushed, attempts, cause, key, lock, expires, recurrence, payload)
@@ -246,7 +257,7 @@ CREATE FUNCTION tenure.push(
 ) RETURNS bigint LANGUAGE sql VOLATILE AS $$
   SELECT r_number FROM tenure.queue_push(convert_to($1, 'UTF8'), ARRAY[$2], ARRAY[(extract(epoch FROM $3) * 1000000)::bigint],
     ARRAY[$8], NULL, CASE WHEN $4 IS NULL THEN NULL ELSE ARRAY[convert_to($4, 'UTF8')] END,
-    ARRAY[(extract(epoch FROM $5) * 1000000)::bigint], NULL, ARRAY[convert_to($6, 'UTF8')], ARRAY[convert_to($7, 'UTF8')],
+    ARRAY[coalesce((extract(epoch FROM $5) * 1000000)::bigint, -1)], NULL, ARRAY[convert_to($6, 'UTF8')], ARRAY[convert_to($7, 'UTF8')],
     ARRAY[(extract(epoch FROM $9) * 1000000)::bigint], NULL)
 $$;
 
@@ -285,6 +296,9 @@ BEGIN
   ELSE
     answers := array_fill(0::smallint, ARRAY[cardinality(p_numbers)]);
   END IF;
+  -- In the order of locks: a push that replaces a message holds its row while it waits for a key.
+  PERFORM FROM tenure.message o WHERE o.number = ANY (p_numbers) AND o.queue = p_queue AND o.key IS NULL ORDER BY o.number FOR UPDATE;
+  -- The end of a delivery lets the next message of its key go, which one transaction at a time may decide.
   PERFORM tenure.queue_lock(1952804171, p_queue, array_agg(o.key)) FROM tenure.message o
     WHERE o.number = ANY (p_numbers) AND o.queue = p_queue AND o.key IS NOT NULL;
   FOR i IN 1 .. cardinality(p_numbers) LOOP
@@ -292,6 +306,7 @@ BEGIN
     SELECT * INTO m FROM tenure.message o WHERE o.number = p_numbers[i] AND o.queue = p_queue AND o.state = 1
       AND o.delivery = p_deliveries[i] FOR UPDATE;
     CONTINUE WHEN NOT FOUND;
+    -- Behind the wait for the row: a delay counts from here.
     t := tenure.queue_now();
     IF p_hows[i] = 0 THEN
       DELETE FROM tenure.message o WHERE o.number = m.number;
@@ -330,6 +345,7 @@ CREATE FUNCTION tenure.queue_fences(p_floor bigint) RETURNS void LANGUAGE plpgsq
 BEGIN
   IF EXISTS (SELECT FROM tenure.delivery_epoch) AND (SELECT d.last_value FROM tenure.delivery d) >= p_floor THEN RETURN; END IF;
   PERFORM pg_advisory_xact_lock(1952804166, 0);
+  -- Looked at again under the lock: of the clients that come after a crash, one skips the numbers.
   IF NOT EXISTS (SELECT FROM tenure.delivery_epoch) THEN
     PERFORM setval('tenure.delivery', greatest((SELECT d.last_value FROM tenure.delivery d) + 1000000, tenure.us()));
     PERFORM setval('tenure.message_number_seq', (SELECT s.last_value FROM tenure.message_number_seq s) + 100000);
@@ -392,6 +408,7 @@ BEGIN
   IF current_setting('transaction_isolation') <> 'read committed' THEN PERFORM tenure.fresh(); END IF;
   IF p_client IS NOT NULL THEN PERFORM tenure.queue_watch(p_queue, p_client); END IF;
   SELECT * INTO q FROM tenure.queue o WHERE o.name = p_queue;
+  -- In this order: the same call hands out what a settlement made due, or made room for.
   IF p_numbers IS NOT NULL THEN
     answers := tenure.queue_settle(p_queue, coalesce(q.in_flight > 0, false), p_numbers, p_deliveries, p_hows, p_delays, p_reasons, p_recurrences, p_dead);
   END IF;
@@ -406,6 +423,7 @@ BEGIN
     PERFORM tenure.queue_fences(p_floor);
   END IF;
   IF q.in_flight > 0 OR q.deliveries > 0 THEN
+    -- One receive at a time: two of them would use the same room.
     SELECT * INTO q FROM tenure.queue o WHERE o.name = p_queue FOR UPDATE;
   END IF;
   SELECT * INTO c FROM tenure.queue_clock;
@@ -505,6 +523,7 @@ DECLARE
   answers smallint[] := '{}';
 BEGIN
   FOR i IN 1 .. cardinality(p_numbers) LOOP
+    -- A lease that has ended is not revived: a receive may be handing the message out.
     UPDATE tenure.message m SET at = greatest(m.at, t + p_leases[i])
       WHERE m.number = p_numbers[i] AND m.queue = p_queue AND m.state = 1 AND m.delivery = p_deliveries[i] AND m.at > t;
     answers := answers || FOUND::integer::smallint;
@@ -524,6 +543,7 @@ BEGIN
       SELECT * INTO m FROM tenure.message o WHERE o.queue = p_queue AND o.name = p_name;
     END IF;
     IF NOT FOUND THEN RETURN NULL; END IF;
+    -- The key before the row, so that no two wait for each other. The row is read again when both are locked.
     PERFORM tenure.queue_lock(1952804171, p_queue, ARRAY[m.key]);
     n := m.number;
     SELECT * INTO m FROM tenure.message o WHERE o.number = n FOR UPDATE;
@@ -570,6 +590,7 @@ BEGIN
   IF (SELECT q.paused FROM tenure.queue q WHERE q.name = p_queue) THEN RETURN 2; END IF;
   m := tenure.queue_hold(p_queue, p_number, p_name);
   IF m.number IS NULL OR m.state <> 0 OR m.cause <> 3 THEN RETURN 0; END IF;
+  -- Due since its push: its wait for the lock puts it behind no message that was pushed later.
   UPDATE tenure.message o SET at = m.pushed, turn_lock = p_lock, turn_token = p_token, turn_fence = p_fence
     WHERE o.number = m.number;
   PERFORM tenure.queue_free(m.queue, m.key);
@@ -659,6 +680,7 @@ BEGIN
       LIMIT p_max)
     ORDER BY at, number LIMIT p_max) c;
   r_found := coalesce(cardinality(numbers), 0);
+  -- All keys before any row. The deletion skips rows that others keep, so that it waits for none while it has them.
   PERFORM tenure.queue_lock(1952804171, p_queue, keys);
   WITH gone AS (
     DELETE FROM tenure.message m USING (

@@ -18,8 +18,9 @@ use tokio::time::{Instant, timeout};
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{AsyncMessage, Client, Row, SimpleQueryMessage, Statement};
 
-use crate::config::PostgresConfig;
-use crate::error::{failed, takes_no_writes, unreached};
+use crate::config::{Encryption, PostgresConfig};
+use crate::error::{failed, misconfigured, takes_no_writes, unreached};
+use crate::line::{Line, Turn};
 use crate::span::of_micros;
 
 /// What errors and spans call the driver.
@@ -31,10 +32,12 @@ pub(crate) type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 /// What a connection yields on its own account, until it ends.
 type Messages = Box<dyn FnMut(&mut Context<'_>) -> Poll<Option<Result<AsyncMessage, tokio_postgres::Error>>> + Send>;
 
-/// The connections of one client. Requests of one name go through one of them, in order.
+/// The connections of one client. Requests of one name go through one of them, in order, while those of other names do not hold them
+/// up there.
 #[derive(Debug)]
 pub(crate) struct Connections {
     config: Arc<PostgresConfig>,
+    /// One for each of the configured connections, and one for what these hold up.
     slots: Vec<Slot>,
     pub(crate) ear: Ear,
     closed: Arc<AtomicBool>,
@@ -42,12 +45,12 @@ pub(crate) struct Connections {
 
 /// A connection, made when it is needed; and another one, when it has ended.
 ///
-/// Who makes one has the lock, in a task of its own: it is made also if nobody waits for it any more. Else many who wait, each with
-/// little time left, would give it up one after the other, and none would ever be made.
+/// The task that makes one has the lock, and is separate: the connection is made also if no caller waits for it any more. Else many
+/// waiting callers, each with little time left, would give it up one after the other, and none would ever be made.
 #[derive(Default)]
 struct Slot(Arc<tokio::sync::Mutex<Place>>);
 
-/// What is in a slot.
+/// The contents of a slot.
 #[derive(Default)]
 struct Place {
     live: Option<Arc<Live>>,
@@ -80,8 +83,11 @@ struct Live {
 struct Carrier {
     task: AbortHandle,
     since: Instant,
+    /// Taken for each request that a pooler may divide among servers.
+    turn: Arc<tokio::sync::Mutex<()>>,
     /// Whether an answer is overdue, and another question was sent after it.
     doubted: AtomicBool,
+    line: Line,
 }
 
 /// How long a question that follows an overdue one may be without an answer. The server waits no longer than 3 s for another
@@ -96,25 +102,29 @@ const STAY: Duration = Duration::from_secs(1);
 
 impl Carrier {
     fn new(task: AbortHandle) -> Self {
-        Self { task, since: Instant::now(), doubted: AtomicBool::new(false) }
+        let (since, turn) = (Instant::now(), Arc::default());
+        Self { task, since, turn, doubted: AtomicBool::new(false), line: Line::default() }
     }
 
     /// Asks whether the server takes writes. Closes the connection if no answer comes, since a proxy may have forgotten it, and if the
     /// server has become a standby.
     async fn try_out(&self, client: &Client) {
-        if self.doubted.swap(true, Ordering::AcqRel) {
-            return;
+        while !self.doubted.swap(true, Ordering::AcqRel) {
+            let number = self.line.enter(NO_NAME);
+            let answer = timeout(SILENCE, client.simple_query("SHOW transaction_read_only")).await;
+            let writable = |message: &SimpleQueryMessage| matches!(message, SimpleQueryMessage::Row(row) if row.get(0) == Some("off"));
+            if !matches!(answer, Ok(Ok(answer)) if answer.iter().any(writable)) {
+                self.task.abort();
+            }
+            self.line.answered(number);
+            self.doubted.store(false, Ordering::Release);
+            if !self.line.has_given_up() {
+                return;
+            }
         }
-        let answer = timeout(SILENCE, client.simple_query("SHOW transaction_read_only")).await;
-        let writable =
-            |message: &SimpleQueryMessage| matches!(message, SimpleQueryMessage::Row(row) if row.get(0) == Some("off"));
-        if !matches!(answer, Ok(Ok(answer)) if answer.iter().any(writable)) {
-            self.task.abort();
-        }
-        self.doubted.store(false, Ordering::Release);
     }
 
-    /// Closes the connection to a server that takes no writes; tells whether it did.
+    /// Closes the connection to a server that takes no writes; returns whether it did.
     fn leave(&self) -> bool {
         let leaves = self.since.elapsed() >= STAY;
         if leaves {
@@ -124,21 +134,36 @@ impl Carrier {
     }
 }
 
+/// The subject of requests that are about no name.
+const NO_NAME: u64 = 0;
+
 /// A request on its way. If it is dropped before its answer, the connection may have fallen silent, and is tried.
-struct Unanswered<'a>(Option<&'a Arc<Live>>);
+struct Unanswered<'a> {
+    live: &'a Arc<Live>,
+    number: u64,
+    answered: bool,
+    /// Kept until the server has answered.
+    turn: Option<Turn>,
+}
 
 impl Drop for Unanswered<'_> {
     fn drop(&mut self) {
-        if let (Some(live), Ok(runtime)) = (self.0, Handle::try_current()) {
-            let live = Arc::clone(live);
-            runtime.spawn(async move { live.carrier.try_out(&live.client).await });
+        let line = &self.live.carrier.line;
+        if self.answered {
+            return line.answered(self.number);
         }
+        let Ok(runtime) = Handle::try_current() else {
+            return line.give_up(self.number, None); // no task can find out when the server has answered
+        };
+        line.give_up(self.number, self.turn.take());
+        let live = Arc::clone(self.live);
+        runtime.spawn(async move { live.carrier.try_out(&live.client).await });
     }
 }
 
 impl Connections {
     pub(crate) fn new(config: PostgresConfig) -> Self {
-        let slots = (0..config.connections).map(|_| Slot::default()).collect();
+        let slots = (0..=config.connections).map(|_| Slot::default()).collect();
         Self { slots, ear: Ear::default(), closed: Arc::default(), config: Arc::new(config) }
     }
 
@@ -155,9 +180,27 @@ impl Connections {
         let digest = name.iter().fold(0xcbf2_9ce4_8422_2325_u64, |digest, byte| {
             (digest ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3) // FNV
         });
-        let live = self.live(usize::try_from(digest % self.slots.len() as u64).unwrap_or(0)).await?;
-        // A request that waits in the connection's own line when it ends is told like one that was sent.
-        live.ask(self.config.prepare, statement, parameters).await
+        let live = self.connection_of(digest).await?;
+        // A request that waits in the connection's own line when it ends is reported like one that was sent.
+        live.ask(digest, self.config.prepare, statement, parameters).await
+    }
+
+    /// The connection of a name; the next one that is not held up, if this one is.
+    async fn connection_of(&self, subject: u64) -> Result<Arc<Live>> {
+        let home = usize::try_from(subject % self.config.connections as u64).unwrap_or(0);
+        let live = self.live(home).await?;
+        if !live.carrier.line.holds_up(subject, Instant::now()) {
+            return Ok(live);
+        }
+        let others = (home + 1..self.config.connections).chain(0..home).chain([self.config.connections]);
+        for other in others {
+            if let Ok(other) = self.live(other).await
+                && !other.carrier.line.holds_up(subject, Instant::now())
+            {
+                return Ok(other);
+            }
+        }
+        Ok(live)
     }
 
     /// The connection of a slot. The server may admit fewer connections than there are slots: then it is another slot's.
@@ -229,7 +272,7 @@ impl Connections {
         Ok(Lent(self.live(0).await?))
     }
 
-    /// Returns once notifications arrive. Wakes everybody if some may have been missed.
+    /// Returns once notifications arrive. Wakes all waiters if some may have been missed.
     pub(crate) async fn listen(&self) -> Result<()> {
         let up = || self.ear.shared.up.load(Ordering::Acquire);
         if up() {
@@ -240,11 +283,11 @@ impl Connections {
         if up() {
             return Ok(());
         }
-        self.ensure_open()?;
+        let other = self.connection_of(NO_NAME).await?;
         // As a slot's connection: in a task of its own.
         let (config, closed) = (Arc::clone(&self.config), Arc::clone(&self.closed));
         let slots: Vec<_> = self.slots.iter().map(|slot| Arc::clone(&slot.0)).collect();
-        let beginning = tokio::spawn(begin(config, closed, Arc::clone(&self.ear.shared), slots, session));
+        let beginning = tokio::spawn(begin(config, closed, Arc::clone(&self.ear.shared), slots, other, session));
         beginning.await.unwrap_or_else(|_| Err(ended()))
     }
 
@@ -260,7 +303,7 @@ impl Connections {
     }
 }
 
-/// How long closing waits for somebody who looks at a connection.
+/// How long closing waits for the lock on a connection.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 fn ensure_open(closed: &AtomicBool) -> Result<()> {
@@ -277,7 +320,7 @@ fn ended() -> Error {
 
 async fn dial(config: &PostgresConfig, server: &tokio_postgres::Config) -> Result<(Client, Messages)> {
     let limit = config.connect_timeout;
-    match timeout(limit, open(server, config.authorities.as_deref())).await {
+    match timeout(limit, open(server, &config.encryption)).await {
         Ok(opened) => opened.map_err(|error| error.at(&config.place)),
         Err(_) => {
             let text = format!("no connection within {limit:?}");
@@ -328,6 +371,7 @@ async fn begin(
     closed: Arc<AtomicBool>,
     shared: Arc<Hearing>,
     slots: Vec<Arc<tokio::sync::Mutex<Place>>>,
+    other: Arc<Live>,
     _beginning: OwnedMutexGuard<()>,
 ) -> Result<()> {
     let mut server = config.server.clone();
@@ -346,14 +390,13 @@ async fn begin(
             }
         }
     });
-    // Whoever can take this lock knows that nobody listens.
-    let begin = format!("LISTEN tenure_{id:x}; SELECT pg_advisory_lock({id})");
-    match timeout(config.connect_timeout, client.batch_execute(&begin)).await {
-        Ok(begun) => begun.map_err(failed)?,
-        Err(_) => {
-            task.abort(); // a connection that waits for an answer does not end with its client
-            return Err(Error::new(ErrorKind::Unavailable, "the server does not answer"));
-        }
+    let named = config.listener.is_some();
+    let begun = timeout(config.connect_timeout, hear_of_oneself(&client, &other.client, id, &shared, named));
+    if let Err(error) =
+        begun.await.unwrap_or_else(|_| Err(Error::new(ErrorKind::Unavailable, "the server does not answer")))
+    {
+        task.abort(); // a connection that waits for an answer does not end with its client
+        return Err(error.at(&config.place));
     }
     ensure_open(&closed)?;
     let session = Session { client, carrier: Carrier::new(task.abort_handle()), tried: Mutex::new(Instant::now()) };
@@ -361,7 +404,7 @@ async fn begin(
         reconnected(DRIVER);
     }
     shared.up.store(true, Ordering::SeqCst);
-    // It may have ended in this very moment; whoever hears of that clears the number first.
+    // It may have ended in this very moment; the task that hears of that clears the number first.
     if shared.id.load(Ordering::SeqCst) != id {
         shared.up.store(false, Ordering::SeqCst);
         return Err(Error::new(ErrorKind::Unavailable, "the listening session ended as it began"));
@@ -370,10 +413,48 @@ async fn begin(
     Ok(())
 }
 
+/// Begins to listen, and has another connection notify this one. Behind a pooler that gives each transaction another session,
+/// notifications reach no listener. `named` says that the configuration names the server to listen at.
+async fn hear_of_oneself(listens: &Client, notifies: &Client, id: i64, shared: &Hearing, named: bool) -> Result<()> {
+    // The session, and the server that it is of.
+    let session = |answer: Vec<SimpleQueryMessage>| {
+        answer.iter().find_map(|message| match message {
+            SimpleQueryMessage::Row(row) if row.len() == 2 => Some((row.get(0)?.to_owned(), row.get(1)?.to_owned())),
+            _ => None,
+        })
+    };
+    let which = "SELECT pg_backend_pid(), pg_postmaster_start_time()";
+    let ask =
+        async |client: &Client, question: String| client.simple_query(&question).await.map(session).map_err(failed);
+    let own = ask(listens, format!("LISTEN tenure_{id:x}; {which}")).await?;
+    let others = ask(notifies, format!("NOTIFY tenure_{id:x}, 'p {id}'; {which}")).await?;
+    // Another client that can take this lock knows that this one no longer listens. The server sends its notifications before it answers.
+    ask(listens, format!("LISTEN tenure_{id:x}; SELECT pg_advisory_lock({id})")).await?;
+    if own != others && shared.proved.load(Ordering::Acquire) == id {
+        return Ok(());
+    }
+    drop(ask(listens, format!("UNLISTEN tenure_{id:x}; SELECT pg_advisory_unlock({id})")).await);
+    let server = |session: Option<(String, String)>| session.map(|(_, server)| server);
+    if !named && server(own) != server(others) {
+        let text = "the session that listens for releases is on another server than the requests: one has taken over from the other";
+        return Err(Error::new(ErrorKind::Unavailable, text));
+    }
+    Err(misconfigured(
+        "notifications do not reach the session that listens for releases: a pooler in transaction mode is in between, or listen= names \
+         another server. Set listen=host:port of the server itself",
+    ))
+}
+
 /// The same server's configuration at another place.
 fn at(server: &tokio_postgres::Config, host: &str, port: u16) -> tokio_postgres::Config {
     let mut there = tokio_postgres::Config::new();
-    there.host(host).port(port).application_name("tenure");
+    there.host(host).port(port).channel_binding(server.get_channel_binding());
+    if let Some(name) = server.get_application_name() {
+        there.application_name(name);
+    }
+    if let Some(options) = server.get_options() {
+        there.options(options);
+    }
     if let Some(user) = server.get_user() {
         there.user(user);
     }
@@ -388,10 +469,20 @@ fn at(server: &tokio_postgres::Config, host: &str, port: u16) -> tokio_postgres:
 }
 
 impl Live {
-    async fn ask(self: &Arc<Self>, prepare: bool, statement: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Row>> {
-        let mut unanswered = Unanswered(Some(self));
+    async fn ask(
+        self: &Arc<Self>,
+        subject: u64,
+        prepare: bool,
+        statement: &str,
+        parameters: &[Parameter<'_>],
+    ) -> Result<Vec<Row>> {
+        // PgBouncer frees a server for other clients at its answer to a request, even if the first messages of the next request have
+        // reached that server already (its issue 759): the rest then runs on another one, with the statement that was last parsed there.
+        // Without prepared statements there may be such a pooler, and each request is sent after the answer to the one before it.
+        let turn = if prepare { None } else { Some(Arc::clone(&self.carrier.turn).lock_owned().await) };
+        let mut unanswered = Unanswered { live: self, number: self.carrier.line.enter(subject), answered: false, turn };
         let answer = self.answer(prepare, statement, parameters).await;
-        unanswered.0 = None;
+        unanswered.answered = true;
         if answer.as_ref().is_err_and(takes_no_writes) && self.carrier.leave() {
             self.hearing.try_out();
         }
@@ -428,16 +519,20 @@ fn not_asked(error: tokio_postgres::Error) -> Error {
 }
 
 #[cfg(not(feature = "tls"))]
-async fn open(server: &tokio_postgres::Config, authorities: Option<&[u8]>) -> Result<(Client, Messages)> {
-    if authorities.is_some() {
-        return Err(crate::error::misconfigured("\"ca\" needs the feature \"tls\" of tenure-postgres"));
+async fn open(server: &tokio_postgres::Config, encryption: &Encryption) -> Result<(Client, Messages)> {
+    match encryption {
+        Encryption::Off => plain(server).await,
+        _ => Err(misconfigured("sslmode and sslrootcert need the feature \"tls\" of tenure-postgres")),
     }
-    plain(server).await
 }
 
 #[cfg(feature = "tls")]
-async fn open(server: &tokio_postgres::Config, authorities: Option<&[u8]>) -> Result<(Client, Messages)> {
-    let Some(authorities) = authorities else { return plain(server).await };
+async fn open(server: &tokio_postgres::Config, encryption: &Encryption) -> Result<(Client, Messages)> {
+    let authorities = match encryption {
+        Encryption::Off => return plain(server).await,
+        Encryption::System => None,
+        Encryption::Authorities(authorities) => Some(authorities.as_slice()),
+    };
     let mut server = server.clone();
     server.ssl_mode(tokio_postgres::config::SslMode::Require);
     let (client, mut connection) = server.connect(crate::tls::trusting(authorities)?).await.map_err(unreached)?;
@@ -464,6 +559,8 @@ struct Hearing {
     up: AtomicBool,
     /// Of the session: a new one has another number, so that it does not wait for the end of the one before.
     id: AtomicI64,
+    /// The last number whose session has heard what it notified itself of.
+    proved: AtomicI64,
     session: Mutex<Option<Arc<Session>>>,
 }
 
@@ -550,7 +647,8 @@ impl Hearing {
         self.queues.wake_all();
     }
 
-    /// `w TOKEN`, `h TOKEN FENCE TTL BEGAN FENCES`, or `q QUEUE` in hexadecimal. What makes no sense is not for us.
+    /// `w TOKEN`, `h TOKEN FENCE TTL BEGAN FENCES`, `q QUEUE` in hexadecimal, or `p NUMBER` of the session itself. What makes no sense is
+    /// not for us.
     fn hear(&self, payload: &str) {
         let mut words = payload.split(' ');
         let kind = words.next();
@@ -582,6 +680,11 @@ impl Hearing {
                 let name = digits.collect::<Option<Vec<u8>>>().and_then(|name| QueueName::new(name).ok());
                 if let Some(name) = name {
                     self.queues.wake(&name);
+                }
+            }
+            Some("p") => {
+                if let Ok(id) = subject.parse() {
+                    self.proved.store(id, Ordering::Release);
                 }
             }
             _ => {}

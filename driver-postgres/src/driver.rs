@@ -1,4 +1,4 @@
-//! The driver: connections, and what the database said of itself.
+//! The driver type: connections, and the properties of the database.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::connection::{Connections, DRIVER, Parameter};
 use crate::queue::PostgresQueue;
 use crate::schema::{self, Installed};
 
-/// Locks and queues in a PostgreSQL database. A clone is the same client.
+/// A driver for locks and queues in a PostgreSQL database. A clone is the same client.
 #[derive(Clone, Debug)]
 pub struct PostgresDriver {
     pub(crate) connections: Arc<Connections>,
@@ -27,22 +27,24 @@ impl PostgresDriver {
     ///
     /// # Cancel safety
     ///
-    /// As [`connect_with`](Self::connect_with).
+    /// Like [`connect_with`](Self::connect_with).
     pub async fn connect(url: &str) -> Result<Self> {
         Self::connect_with(url.parse()?).await
     }
 
-    /// Connects, makes the schema if that is [wished](PostgresConfig::migrate), and sees to it that this release can work with it.
+    /// Connects, creates the schema if that is [configured](PostgresConfig::migrate), and checks that this release can
+    /// work with it.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Misconfigured`](tenure_core::ErrorKind::Misconfigured) when there is no such database, the schema is missing
-    /// or of another version, or the server is a standby; [`Denied`](tenure_core::ErrorKind::Denied) for a wrong password or a
-    /// missing right; [`Unavailable`](tenure_core::ErrorKind::Unavailable) when the server cannot be reached.
+    /// [`ErrorKind::Misconfigured`](tenure_core::ErrorKind::Misconfigured) when the database does not exist, the schema
+    /// is missing or of another version, or the server is a standby; [`Denied`](tenure_core::ErrorKind::Denied) for a
+    /// wrong password or a missing right; [`Unavailable`](tenure_core::ErrorKind::Unavailable) when the server cannot
+    /// be reached.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future closes what was opened. The schema is made as a whole, or not at all.
+    /// Dropping the future closes all connections that it opened. The schema is created as a whole, or not at all.
     pub async fn connect_with(config: PostgresConfig) -> Result<Self> {
         let connections = Connections::new(config);
         let client = connections.first().await?;

@@ -1,11 +1,11 @@
-//! What PostgreSQL's refusals mean.
+//! The mapping of PostgreSQL's errors.
 
 use tenure_core::{Error, ErrorKind};
 use tokio_postgres::error::{DbError, SqlState};
 
 /// What to do where the functions are missing.
 const INSTALL: &str = "connect once with migrate=true as the owner of the database, or run the statements of \
-                                  tenure_postgres::install_sql() there";
+                                  tenure_postgres::install_sql(), which `tenure schema postgres` prints, there";
 
 /// What gives a user the rights that are needed.
 const GRANTS: &str =
@@ -22,7 +22,7 @@ pub(crate) fn unreached(error: tokio_postgres::Error) -> Error {
         }
         Some(code) if code.code().starts_with("28") && says(&error, "no encryption") => (
             ErrorKind::Misconfigured,
-            String::from("the server takes this user only over TLS: name the file of its authority (ca)"),
+            String::from("the server takes this user only over TLS: set sslmode=verify-full"),
         ),
         Some(code) if code.code().starts_with("28") => {
             (ErrorKind::Denied, String::from("the server refuses the user or the password"))
@@ -45,7 +45,7 @@ pub(crate) fn unreached(error: tokio_postgres::Error) -> Error {
 fn told_by_tls(error: &tokio_postgres::Error) -> Option<String> {
     let chain = tenure_core::driver::reason("", std::error::Error::source(error));
     if chain.contains("server does not support TLS") {
-        return Some(String::from("the server does not speak TLS: switch it on there (ssl), or leave out \"ca\""));
+        return Some(String::from("the server does not speak TLS: switch it on there (ssl), or set sslmode=disable"));
     }
     tenure_core::driver::tls_fault(&chain).map(str::to_owned)
 }
@@ -66,7 +66,7 @@ pub(crate) fn failed(error: tokio_postgres::Error) -> Error {
         return Error::new(ErrorKind::Indeterminate, "the connection ended before the answer").with_source(error);
     };
     let (kind, text) = match (&code.code()[..2], code.code()) {
-        // The server ends: it does not tell what became of the request.
+        // The server ends: it does not report whether the request was applied.
         (_, "57P01" | "57P02" | "57P05") => (ErrorKind::Indeterminate, "the server ended the connection"),
         (_, "42501") => return denied(error),
         (_, "42883" | "42P01" | "42703" | "3F000") => return missing(error),
@@ -81,10 +81,10 @@ pub(crate) fn failed(error: tokio_postgres::Error) -> Error {
         }
         (_, "25006") => (
             ErrorKind::Unavailable,
-            "the server takes no writes: it is a standby, or default_transaction_read_only is on for this user",
+            "the server accepts no writes: it is a standby, or default_transaction_read_only is on for this user",
         ),
         (_, "0A000") if error.as_db_error().and_then(DbError::routine) == Some(READS_UNLOGGED) => {
-            (ErrorKind::Unavailable, "the server is a standby, and takes no writes")
+            (ErrorKind::Unavailable, "the server is a standby, and accepts no writes")
         }
         (_, "53100") => (ErrorKind::Unavailable, "the server's disk is full"),
         (_, "55P03") => {
@@ -92,7 +92,7 @@ pub(crate) fn failed(error: tokio_postgres::Error) -> Error {
         }
         (_, "57014") => (ErrorKind::Unavailable, "the statement was cancelled"),
         ("XX", _) => (ErrorKind::Damaged, "the server found damaged data"),
-        ("40" | "53" | "57" | "08", _) => (ErrorKind::Unavailable, "the server could not carry the request out"),
+        ("40" | "53" | "57" | "08", _) => (ErrorKind::Unavailable, "the server could not execute the request"),
         _ => (ErrorKind::Misconfigured, "the server refuses the request"),
     };
     Error::new(kind, text).with_source(error)
@@ -105,6 +105,12 @@ pub(crate) fn takes_no_writes(error: &Error) -> bool {
         *code == SqlState::READ_ONLY_SQL_TRANSACTION
             || told.and_then(tokio_postgres::Error::as_db_error).and_then(DbError::routine) == Some(READS_UNLOGGED)
     })
+}
+
+/// Whether the server gave a statement up since another transaction kept a row or table locked.
+pub(crate) fn waited_for_a_lock(error: &Error) -> bool {
+    let told = std::error::Error::source(error).and_then(|source| source.downcast_ref::<tokio_postgres::Error>());
+    told.and_then(tokio_postgres::Error::code) == Some(&SqlState::LOCK_NOT_AVAILABLE)
 }
 
 fn denied(error: tokio_postgres::Error) -> Error {
@@ -123,5 +129,5 @@ pub(crate) fn misconfigured(text: impl Into<String>) -> Error {
 
 /// An answer that this library's functions do not give.
 pub(crate) fn odd() -> Error {
-    Error::new(ErrorKind::Protocol, "the server's answer makes no sense")
+    Error::new(ErrorKind::Protocol, "the server returned an unexpected answer")
 }

@@ -1,4 +1,4 @@
-//! Locks and delay queues in a PostgreSQL database that is there already, for [tenure](https://docs.rs/tenure).
+//! Locks and delay queues in an existing PostgreSQL database, for [tenure](https://docs.rs/tenure).
 
 mod census;
 mod config;
@@ -6,6 +6,7 @@ mod connection;
 mod doctor;
 mod driver;
 mod error;
+mod line;
 mod locks;
 mod queue;
 mod record;

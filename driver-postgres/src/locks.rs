@@ -1,4 +1,4 @@
-//! Locks: requests to statements, rows to answers. Every method is one statement, and one round trip.
+//! Locks: turns requests into statements, and rows into answers. Every method is one statement, and one round trip.
 
 use std::time::Duration;
 
@@ -12,9 +12,9 @@ use tenure_core::{Error, ErrorKind, FencingToken, Label, LockName, OwnerId, Owne
 use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, Type};
 
-use crate::connection::DRIVER;
+use crate::connection::{DRIVER, Parameter};
 use crate::driver::PostgresDriver;
-use crate::error::odd;
+use crate::error::{odd, waited_for_a_lock};
 use crate::record::Record;
 use crate::span::{micros, of_micros};
 
@@ -24,12 +24,15 @@ const RENEW_BATCH: usize = 200;
 const MOST_FENCES: u32 = 1024;
 
 const ACQUIRE: &str = "SELECT tenure.acquire($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)";
-const RENEW: &str = "SELECT * FROM tenure.renew($1, $2, $3)";
-const RENEW_HOLD: &str = "SELECT * FROM tenure.renew_hold($1, $2, $3, $4)";
+const RENEW: &str = "SELECT * FROM tenure.renew($1, $2, $3, $4)";
+const RENEW_HOLD: &str = "SELECT * FROM tenure.renew_hold($1, $2, $3, $4, $5)";
 const RELEASE: &str = "SELECT tenure.release($1, $2, $3, $4)";
 const ABANDON: &str = "SELECT tenure.abandon($1, $2, $3, $4, $5)";
 const FORCE_RELEASE: &str = "SELECT tenure.force_release($1, $2, $3)";
 const INSPECT: &str = "SELECT * FROM tenure.inspect($1)";
+
+const GUARDED: &str = "a transaction that its holder guards is open: SELECT * FROM tenure.guards() names its session, and SELECT \
+                       pg_terminate_backend(pid) ends it";
 
 #[async_trait]
 impl DistributedLock for PostgresDriver {
@@ -58,9 +61,10 @@ impl DistributedLock for PostgresDriver {
         let texts: Vec<_> = holds.iter().map(|hold| hold.token.expose()).collect();
         let tokens: Vec<&str> = texts.iter().map(|text| text.as_str()).collect();
         let Some(first) = holds.first() else { return Vec::new() };
-        let parameters: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 3] =
-            [(&names, Type::BYTEA_ARRAY), (&tokens, Type::TEXT_ARRAY), (&micros(ttl.get()), Type::INT8)];
-        let rows = self.connections.ask(first.name.as_bytes(), RENEW, &parameters).await;
+        let ttl = micros(ttl.get());
+        let parameters: [Parameter<'_>; 3] =
+            [(&names, Type::BYTEA_ARRAY), (&tokens, Type::TEXT_ARRAY), (&ttl, Type::INT8)];
+        let rows = self.renew_all(&first.name, RENEW, &parameters).await;
         renewed(rows, holds.iter().map(|hold| &hold.name))
     }
 
@@ -101,7 +105,7 @@ impl DistributedLock for PostgresDriver {
             1 => Ok(ForceReleased::Released),
             0 => Ok(ForceReleased::NotHeld),
             -1 => Ok(ForceReleased::Changed),
-            -2 => Err(told(Error::new(ErrorKind::Unavailable, "its holder is inside a transaction that it guards"))),
+            -2 => Err(told(Error::new(ErrorKind::Unavailable, GUARDED))),
             _ => Err(told(odd())),
         }
     }
@@ -126,13 +130,10 @@ impl ReentrantLock for PostgresDriver {
         let owners: Vec<String> = holds.iter().map(|hold| hold.owner.to_string()).collect();
         let fences: Vec<i64> = holds.iter().map(|hold| hold.fence.get().cast_signed()).collect();
         let Some(first) = holds.first() else { return Vec::new() };
-        let parameters: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 4] = [
-            (&names, Type::BYTEA_ARRAY),
-            (&owners, Type::TEXT_ARRAY),
-            (&fences, Type::INT8_ARRAY),
-            (&micros(ttl.get()), Type::INT8),
-        ];
-        let rows = self.connections.ask(first.name.as_bytes(), RENEW_HOLD, &parameters).await;
+        let ttl = micros(ttl.get());
+        let parameters: [Parameter<'_>; 4] =
+            [(&names, Type::BYTEA_ARRAY), (&owners, Type::TEXT_ARRAY), (&fences, Type::INT8_ARRAY), (&ttl, Type::INT8)];
+        let rows = self.renew_all(&first.name, RENEW_HOLD, &parameters).await;
         renewed(rows, holds.iter().map(|hold| &hold.name))
     }
 
@@ -150,6 +151,19 @@ impl ReentrantLock for PostgresDriver {
 }
 
 impl PostgresDriver {
+    /// Renews leases in one statement, and in another one if a row was locked for long: that one leaves locked rows out.
+    async fn renew_all(&self, first: &LockName, statement: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Row>> {
+        let ask = async |waits: bool| {
+            let mut all = parameters.to_vec();
+            all.push((&waits, Type::BOOL));
+            self.connections.ask(first.as_bytes(), statement, &all).await
+        };
+        match ask(true).await {
+            Err(error) if waited_for_a_lock(&error) => ask(false).await,
+            rows => rows,
+        }
+    }
+
     async fn take(
         &self,
         operation: &'static str,
@@ -215,9 +229,9 @@ impl PostgresDriver {
                         .with_answered_at(Some(of_micros(at))),
                 ))
             }
-            -1 => Err(Error::new(ErrorKind::NotHeld, "this attempt was abandoned before it arrived")),
+            -1 => Err(Error::new(ErrorKind::NotHeld, "this attempt was abandoned before its request arrived")),
             -2 => {
-                let text = format!("the queue is full: {} wait already", self.caps().max_waiters);
+                let text = format!("the queue of this lock is full: it has {} waiters", self.caps().max_waiters);
                 Err(Error::new(ErrorKind::LimitReached, text))
             }
             -3 => {
@@ -227,7 +241,7 @@ impl PostgresDriver {
                 Err(Error::new(ErrorKind::Unavailable, text))
             }
             -4 => {
-                let text = format!("the owner has entered {} times already", self.caps().max_depth);
+                let text = format!("the owner has entered {} times already, the maximum depth", self.caps().max_depth);
                 Err(Error::new(ErrorKind::LimitReached, text))
             }
             _ => Err(odd()),
@@ -290,13 +304,17 @@ fn fence_of(number: i64) -> Result<FencingToken> {
     u64::try_from(number).ok().and_then(FencingToken::new).ok_or_else(odd)
 }
 
-/// What is left of each lease, in the order of the names; a failure is everybody's.
+/// The rest of each lease, in the order of the names; a failure applies to all of them.
 fn renewed<'a>(rows: Result<Vec<Row>>, names: impl ExactSizeIterator<Item = &'a LockName>) -> Vec<Result<Renewed>> {
     let rows = rows.and_then(|rows| if rows.len() == names.len() { Ok(rows) } else { Err(odd()) });
     let one = |(at, name): (usize, &LockName)| {
         let answer = match &rows {
-            Ok(rows) => column::<Option<i64>>(&rows[at], 0)
-                .map(|left| left.map_or(Renewed::Lost, |left| Renewed::Extended { ttl: of_micros(left) })),
+            Ok(rows) => column::<Option<i64>>(&rows[at], 0).and_then(|left| match left {
+                Some(-1) => {
+                    Err(Error::new(ErrorKind::Unavailable, "another transaction keeps the row of the lock locked"))
+                }
+                left => Ok(left.map_or(Renewed::Lost, |left| Renewed::Extended { ttl: of_micros(left) })),
+            }),
             Err(error) => Err(error.again()),
         };
         answer.map_err(|error| error.during(DRIVER, "renew", name))
@@ -317,7 +335,8 @@ pub(crate) fn inspection_of(row: &Row) -> Result<Inspection> {
         Some(fence) => {
             let (label, owner): (Option<&[u8]>, Option<&str>) = (column(row, 0)?, column(row, 1)?);
             let label = label.map(std::str::from_utf8).transpose().map_err(|_| damaged())?;
-            let (depth, held_for, remaining): (i32, i64, i64) = (column(row, 3)?, column(row, 4)?, column(row, 5)?);
+            let (depth, held_for): (i32, i64) = (column(row, 3)?, column(row, 4)?);
+            let remaining: Option<i64> = column(row, 5)?;
             Some(
                 Holder::default()
                     .with_label(label.map(Label::new).transpose().map_err(|_| damaged())?)
@@ -325,7 +344,7 @@ pub(crate) fn inspection_of(row: &Row) -> Result<Inspection> {
                     .with_fence(Some(fence_of(fence)?))
                     .with_depth(u32::try_from(depth).map_err(|_| damaged())?)
                     .with_held_for(Some(of_micros(held_for)))
-                    .with_remaining(Some(of_micros(remaining))),
+                    .with_remaining(remaining.map(of_micros)),
             )
         }
     };

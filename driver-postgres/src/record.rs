@@ -1,7 +1,7 @@
 //! A row that a function returns as one value.
 //!
-//! `SELECT f(…)` costs the server a tenth less than `SELECT * FROM f(…)`, which builds a table of one row; and as much again
-//! where the statement has to be planned.
+//! `SELECT f(…)` costs the server a tenth less than `SELECT * FROM f(…)`, which builds a table of one row. It saves as
+//! much again where the statement has to be planned.
 
 use std::error::Error;
 
@@ -16,7 +16,7 @@ impl<'a> FromSql<'a> for Record<'a> {
     fn from_sql(_of: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn Error + Sync + Send>> {
         let mut rest = raw;
         let mut next = |length: usize| -> Result<&'a [u8], &'static str> {
-            let (taken, left) = rest.split_at_checked(length).ok_or("a record that ends too soon")?;
+            let (taken, left) = rest.split_at_checked(length).ok_or("a record is cut off")?;
             rest = left;
             Ok(taken)
         };

@@ -1,4 +1,4 @@
-//! The schema: its statements, and whether a database has it.
+//! The schema: its statements, and the check for it in a database.
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ use crate::span::{micros, of_micros};
 /// Which functions this release calls.
 const VERSION: i32 = 1;
 
-/// The statements that make the schema `tenure`, for those whose programs may not. They belong into one transaction, of a user who
-/// may create schemas in the database and who owns all of it then.
+/// The statements that create the schema `tenure`, if the program's user has no right to create it. Run them in one
+/// transaction, as a user with the right to create schemas in the database; that user then owns all of it.
 ///
-/// A program needs no right to a table: `GRANT USAGE ON SCHEMA tenure TO app; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA tenure TO
-/// app`. Functions that are only parts of others do nothing for it, since it has no rights to the tables.
+/// A program needs no right to a table: `GRANT USAGE ON SCHEMA tenure TO app; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA
+/// tenure TO app`. It cannot use the internal functions, since it has no rights to the tables.
 #[must_use]
 pub fn install_sql(install: Install) -> String {
     let lock = include_str!("../sql/lock.sql")
@@ -27,8 +27,8 @@ pub fn install_sql(install: Install) -> String {
     [lock.as_str(), include_str!("../sql/queue.sql"), CENSUS, include_str!("../sql/rights.sql")].join("\n")
 }
 
-/// The statements that add the list of held locks to a schema that was made without it: nothing else needs them. They belong to the
-/// owner of the schema; a program then needs `GRANT EXECUTE ON FUNCTION tenure.held TO app`. May be run again.
+/// The statements that add the list of held locks to a schema without it: no other operation needs them. Run them as
+/// the owner of the schema; a program then needs `GRANT EXECUTE ON FUNCTION tenure.held TO app`. They may be run again.
 #[must_use]
 pub fn census_sql() -> &'static str {
     CENSUS
@@ -66,7 +66,7 @@ pub(crate) async fn install(client: &Client, install: Install) -> Result<()> {
             Err(match failed(error) {
                 error if error.kind() == ErrorKind::Denied => {
                     let text = "the user may not create the schema \"tenure\": let its owner run the statements of \
-                                tenure_postgres::install_sql()";
+                                tenure_postgres::install_sql(), which `tenure schema postgres` prints";
                     Error::new(ErrorKind::Denied, text).with_source(error)
                 }
                 error => error,
@@ -75,7 +75,7 @@ pub(crate) async fn install(client: &Client, install: Install) -> Result<()> {
     }
 }
 
-/// Adds the list of held locks to a schema that was made without it. Everything else works without: whoever may not, need not.
+/// Adds the list of held locks to a schema that was made without it. Everything else works without, so a refusal is no error.
 async fn add_census(client: &Client) -> Result<()> {
     let all = format!("BEGIN; SELECT pg_advisory_xact_lock(1952804455); {CENSUS} COMMIT");
     let Err(error) = client.batch_execute(&all).await else { return Ok(()) };
@@ -105,7 +105,7 @@ pub(crate) async fn look(client: &Client) -> Result<Installed> {
         )));
     }
     if standby {
-        return Err(misconfigured("the server is a standby, and takes no writes: name its primary"));
+        return Err(misconfigured("the server is a standby, and accepts no writes: name its primary"));
     }
     Ok(Installed { logged, longest: of_micros(longest) })
 }

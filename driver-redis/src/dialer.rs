@@ -1,12 +1,12 @@
-//! The adapter between the Redis brain and the client library.
+//! The adapter between `tenure-redis-support` and the client library.
 
 use std::convert::Infallible;
-use std::io;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
+use std::{fmt, io};
 
 use futures_util::StreamExt;
 use futures_util::future::{join_all, select_ok};
@@ -15,7 +15,6 @@ use redis::{
     AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, Pipeline, ProtocolVersion,
     PushInfo, PushKind, RedisConnectionInfo, RedisError, RedisResult, Value,
 };
-use tenure_core::Error;
 use tenure_redis_support::{
     Address, Dialer, Endpoint, ExecError, Heard, Listen, Protocol, RedisConfig, Reply, Request, Socket, Tls,
 };
@@ -25,23 +24,13 @@ use tokio::runtime::Handle;
 use tokio::sync::{Mutex, Notify, oneshot};
 use tokio::task::JoinHandle;
 
+use crate::driver::{RedisDialer, Source};
+
 /// Longer than the link waits for anything, and it says what took too long.
 const NO_LIMIT: Duration = Duration::from_secs(3600);
 
-/// Opens connections of the `redis` crate.
-#[derive(Clone, Debug, Default)]
-pub(crate) enum RedisDialer {
-    /// As the endpoint says.
-    #[default]
-    Own,
-    /// Commands are sent on this one; what listens is opened as the endpoint says.
-    On(MultiplexedConnection),
-    /// All are opened by this client, which says where to and as whom.
-    Through(Client),
-}
-
 /// The task that carries what a connection sends and receives. It ends with the connection, also while answers are missing.
-pub(crate) struct Driving(JoinHandle<()>);
+struct Driving(JoinHandle<()>);
 
 impl Drop for Driving {
     fn drop(&mut self) {
@@ -50,31 +39,42 @@ impl Drop for Driving {
 }
 
 /// One connection.
-pub(crate) enum RedisSocket {
-    /// Carries commands, and messages as well with the newer protocol. The library tells of its end only then.
+pub struct RedisSocket(Kind);
+
+enum Kind {
+    /// Carries commands, and messages as well with the newer protocol. Only then does the library report its end.
     Commands { connection: Combined, ended: Arc<Notify>, _driving: Option<Driving> },
     /// Carries messages only.
     Messages { sink: Mutex<PubSubSink>, ended: Arc<Notify>, reader: JoinHandle<()> },
 }
 
+impl fmt::Debug for RedisSocket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RedisSocket")
+    }
+}
+
 impl Dialer for RedisDialer {
     type Socket = RedisSocket;
 
-    fn driver(&self) -> &'static str {
-        "redis"
+    const DRIVER: &'static str = "redis";
+    const SCHEME: &'static str = "";
+
+    fn agree(&self, config: RedisConfig) -> tenure_core::Result<RedisConfig> {
+        self.0.agree(config)
     }
 
     async fn dial(&self, endpoint: &Endpoint, listen: Option<Listen>) -> Result<RedisSocket, ExecError> {
-        let client = match (self, &listen) {
-            (Self::On(given), None) => return on_given(given.clone()).await,
-            (Self::Through(client), _) => client.clone(),
-            (Self::Own | Self::On(_), _) => client(endpoint)?,
+        let client = match (&self.0, &listen) {
+            (Source::On(given), None) => return on_given(given.clone()).await,
+            (Source::Through(client), _) => client.clone(),
+            (Source::Own | Source::On(_), _) => client(endpoint)?,
         };
         provide_cryptography();
         let opened = async {
-            let stream = match self {
-                Self::Through(_) => None, // which may have settings of its own for its sockets
-                Self::Own | Self::On(_) => Bounded::open(client.get_connection_info()).await?,
+            let stream = match &self.0 {
+                Source::Through(_) => None, // which may have its own settings for its sockets
+                Source::Own | Source::On(_) => Bounded::open(client.get_connection_info()).await?,
             };
             match (listen, endpoint.protocol) {
                 (Some(listen), Protocol::Resp2) => messages(&client, stream, listen).await,
@@ -109,7 +109,7 @@ async fn commands(
     if let Some(listen) = listen {
         connection.subscribe(&listen.channel).await?;
     }
-    Ok(RedisSocket::Commands { connection: Combined::new(connection), ended, _driving: driving })
+    Ok(RedisSocket(Kind::Commands { connection: Combined::new(connection), ended, _driving: driving }))
 }
 
 /// Over the stream that bounds answers, or over one that the library opens, and then drives as well.
@@ -135,7 +135,10 @@ async fn on_given(mut connection: MultiplexedConnection) -> Result<RedisSocket, 
                 format!("the connection that was given has ended, and the driver does not replace it: {error}");
             Err(ExecError::NotSent { message, source: Some(Arc::new(error)) })
         }
-        _ => Ok(RedisSocket::Commands { connection: Combined::new(connection), ended: Arc::default(), _driving: None }),
+        _ => {
+            let connection = Combined::new(connection);
+            Ok(RedisSocket(Kind::Commands { connection, ended: Arc::default(), _driving: None }))
+        }
     }
 }
 
@@ -154,13 +157,13 @@ async fn messages(client: &Client, stream: Option<Bounded>, listen: Listen) -> R
         }
         signal.notify_one();
     });
-    Ok(RedisSocket::Messages { sink: Mutex::new(sink), ended, reader })
+    Ok(RedisSocket(Kind::Messages { sink: Mutex::new(sink), ended, reader }))
 }
 
 impl Socket for RedisSocket {
     async fn send(&self, request: &Request<'_>) -> Result<Reply, ExecError> {
-        let answer = match self {
-            Self::Commands { connection, .. } => {
+        let answer = match &self.0 {
+            Kind::Commands { connection, .. } => {
                 let (words, bytes) = request.size();
                 let mut command = Cmd::with_capacity(words, bytes);
                 request.each(|word| {
@@ -169,44 +172,24 @@ impl Socket for RedisSocket {
                 connection.send(command).await
             }
             // Nothing but a ping is asked of it.
-            Self::Messages { sink, .. } => sink.lock().await.ping::<Value>().await.map(|_| Value::Okay),
+            Kind::Messages { sink, .. } => sink.lock().await.ping::<Value>().await.map(|_| Value::Okay),
         };
         answer.map_err(|error| failure(error, unknown)).and_then(reply)
     }
 
     async fn ended(&self) {
-        match self {
-            Self::Commands { ended, .. } | Self::Messages { ended, .. } => ended.notified().await,
+        match &self.0 {
+            Kind::Commands { ended, .. } | Kind::Messages { ended, .. } => ended.notified().await,
         }
     }
 }
 
-impl Drop for RedisSocket {
+impl Drop for Kind {
     fn drop(&mut self) {
         if let Self::Messages { reader, .. } = self {
             reader.abort();
         }
     }
-}
-
-/// A configuration of the server that a client leads to, and of the database and protocol that it says.
-pub(crate) fn as_said(client: &Client, config: RedisConfig) -> Result<RedisConfig, Error> {
-    let info = client.get_connection_info();
-    let invalid = |text: &'static str| Error::new(tenure_core::ErrorKind::InvalidArgument, text);
-    let address = match info.addr() {
-        ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
-            Address::Tcp { host: host.clone(), port: *port }
-        }
-        ConnectionAddr::Unix(path) => Address::Unix(path.clone()),
-        _ => return Err(invalid("the given client leads to an address of an unknown kind")),
-    };
-    let database = u32::try_from(info.redis_settings().db());
-    let database = database.map_err(|_| invalid("the number of the given client's database is no such number"))?;
-    let protocol = match info.redis_settings().protocol() {
-        ProtocolVersion::RESP2 => Protocol::Resp2,
-        _ => Protocol::Resp3,
-    };
-    config.at(address).map(|config| config.database(database).protocol(protocol))
 }
 
 /// The library panics without a provider; one that is there already stays.
@@ -303,7 +286,7 @@ fn failure(error: RedisError, on_the_way: impl FnOnce(RedisError) -> ExecError) 
 
 /// The request did not leave.
 fn not_sent(error: RedisError) -> ExecError {
-    ExecError::not_sent("the connection did not come about", Some(Arc::new(error)))
+    ExecError::not_sent("the connection could not be established", Some(Arc::new(error)))
 }
 
 /// The request may have left.

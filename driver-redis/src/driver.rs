@@ -1,157 +1,110 @@
-//! The driver: configuration in, driver traits out.
-
-use std::sync::Arc;
+//! The driver type, and what it may be connected on.
 
 use redis::aio::MultiplexedConnection;
-use tenure_core::Result;
-use tenure_core::driver::{Backend, DelayQueue, DistributedLock, QuorumNode, ReentrantLock};
-use tenure_redis_support::{Notes, RedisConfig, RedisLocks, Remote};
+use redis::{Client, ConnectionAddr, ProtocolVersion};
+use tenure_core::{Error, ErrorKind, Result};
+use tenure_redis_support::{Address, Driver, Protocol, RedisConfig};
 
-use crate::dialer::{RedisDialer, as_said};
-
-/// A connected driver. Clones share the connections.
+/// A connected driver, through the crate `redis`. Clones share the connections.
 ///
-/// It implements `DistributedLock`, `ReentrantLock` and `DelayQueue` through [`Backend`]; [`RedisDriver::locks`] is the
-/// implementation itself.
-#[derive(Clone, Debug)]
-pub struct RedisDriver {
-    locks: RedisLocks<Remote<RedisDialer>>,
+/// [`connect_on`](Driver::connect_on) takes what your program opened with version 1 of the crate `redis`.
+///
+/// # Your own connection
+///
+/// A [`MultiplexedConnection`] sends each command at most once, which locks need; other code may continue to use it. (A
+/// `ConnectionManager` is not accepted, since the outcome of a command is unknown if it reconnects in between.) The
+/// configuration contains the address of the same server, the login and all other settings; set the
+/// [`database`](RedisConfig::database) that your connection has selected, and select no other one later. The driver does
+/// not change the connection's response timeout or its name; its limit of concurrent commands applies, and the wait
+/// counts towards the response timeout of the configuration.
+///
+/// **It is never replaced**: when it ends, requests on their way are `Indeterminate`, later ones `Unavailable`, and you
+/// need a new driver. Other ways to connect open connections that are replaced.
+///
+/// ```no_run
+/// use tenure_redis::{RedisConfig, RedisDriver};
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let client = redis::Client::open("redis://127.0.0.1/")?;
+/// let connection = client.get_multiplexed_async_connection().await?;
+/// let driver = RedisDriver::connect_on(connection, RedisConfig::from_url("redis://127.0.0.1/")?).await?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Your own client
+///
+/// The driver opens its own connections through a [`redis::Client`], one with the newer protocol and two with the older,
+/// and opens others when they end. Each command is sent at most once, whatever else uses the client. Address, login,
+/// database, protocol and TLS are the client's; these settings of the configuration are not used. All other settings are
+/// from the configuration: times, the name of the connections, and the lock settings.
+///
+/// ```no_run
+/// use tenure_redis::{RedisConfig, RedisDriver};
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let client = redis::Client::open("redis://127.0.0.1/")?;
+/// let driver = RedisDriver::connect_on(client, RedisConfig::default()).await?;
+/// # Ok(())
+/// # }
+/// ```
+pub type RedisDriver = Driver<RedisDialer>;
+
+/// Opens connections of the crate `redis` for a [`RedisDriver`].
+#[derive(Clone, Debug, Default)]
+pub struct RedisDialer(pub(crate) Source);
+
+/// The source of connections.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Source {
+    /// Connections as the endpoint describes.
+    #[default]
+    Own,
+    /// This connection sends commands; the listening one is opened as the endpoint describes.
+    On(MultiplexedConnection),
+    /// This client opens all connections, and defines address and login.
+    Through(Client),
 }
 
-impl RedisDriver {
-    /// Connects to the server, the cluster, or the primary behind sentinels, and checks that it is fit to keep locks.
-    /// Needs a tokio runtime, which the connections and the tasks that keep them alive stay on.
-    ///
-    /// # Errors
-    ///
-    /// `Unavailable` when a server cannot be reached or does not answer in time, `Denied` for wrong credentials or a
-    /// missing right, which is named, `Misconfigured` for a replica, an old server, an eviction policy other than
-    /// `noeviction`, or another topology than the configuration says, `Unsupported` for TLS without the feature `tls`.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future closes what was opened.
-    pub async fn connect(config: RedisConfig) -> Result<Self> {
-        RedisLocks::connect(RedisDialer::default(), &config).await.map(|locks| Self { locks })
-    }
-
-    /// Sends commands on a connection of yours (version 1 of the crate `redis`), which others may go on using. A second
-    /// connection, which only listens for wake-ups, is opened by `config`: that says where the same server is, how to log in
-    /// there, and all the rest. Say the [`database`](RedisConfig::database) that your connection has selected.
-    ///
-    /// A [`MultiplexedConnection`] sends each command at most once, which locks need. (A `ConnectionManager` is not accepted,
-    /// since nobody could tell what became of a command that it carried while it connected anew.) Its response timeout and its name are
-    /// left alone; its limit of concurrent commands holds, and counts into the response timeout of `config`.
-    ///
-    /// **It is never replaced**: when it ends, requests on their way are `Indeterminate`, later ones `Unavailable`, and a new
-    /// driver has to be made. [`connect`](Self::connect) and [`connect_through`](Self::connect_through) open connections that are.
-    ///
-    /// # Errors
-    ///
-    /// `InvalidArgument` when `config` is of a cluster or of sentinels; `Misconfigured` when the two connections
-    /// lead to different servers, by a message that is published on the one and has to be heard on the other; otherwise those of
-    /// [`connect`](Self::connect).
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future closes what was opened, and leaves the given connection open.
-    ///
-    /// # Example
-    ///
-    /// ```no_run
-    /// use tenure_redis::{RedisConfig, RedisDriver};
-    ///
-    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-    /// let client = redis::Client::open("redis://127.0.0.1/")?;
-    /// let connection = client.get_multiplexed_async_connection().await?;
-    /// let driver = RedisDriver::connect_on(connection, RedisConfig::from_url("redis://127.0.0.1/")?).await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub async fn connect_on(connection: MultiplexedConnection, config: RedisConfig) -> Result<Self> {
-        RedisLocks::connect_given(RedisDialer::On(connection), &config).await.map(|locks| Self { locks })
-    }
-
-    /// As [`connect`](Self::connect), by a client of yours (version 1 of the crate `redis`): where the server is, who logs in,
-    /// the database, the protocol and TLS are the client's, and what `config` says of these is not used. `config` says all the
-    /// rest: times, the name of the connections, and settings.
-    ///
-    /// The driver opens connections of its own by it, one with the newer protocol and two with the older, and opens others
-    /// when they end. Each command is sent at most once, whatever the client is used for besides.
-    ///
-    /// # Errors
-    ///
-    /// `InvalidArgument` when `config` is of a cluster or of sentinels, whose servers one client does not lead to; otherwise those of
-    /// [`connect`](Self::connect).
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future closes what was opened.
-    ///
-    /// # Example
-    ///
-    /// ```no_run
-    /// use tenure_redis::{RedisConfig, RedisDriver};
-    ///
-    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-    /// let client = redis::Client::open("redis://127.0.0.1/")?;
-    /// let driver = RedisDriver::connect_through(client, RedisConfig::default()).await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub async fn connect_through(client: redis::Client, config: RedisConfig) -> Result<Self> {
-        let config = as_said(&client, config)?;
-        RedisLocks::connect(RedisDialer::Through(client), &config).await.map(|locks| Self { locks })
-    }
-
-    /// Connects to what a URL names; see [`RedisConfig::from_url`].
-    ///
-    /// # Errors
-    ///
-    /// Those of [`RedisConfig::from_url`] and [`RedisDriver::connect`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`RedisDriver::connect`].
-    pub async fn connect_url(url: &str) -> Result<Self> {
-        Self::connect(RedisConfig::from_url(url)?).await
-    }
-
-    /// Connects to independent servers, the nodes of a quorum, which are returned with their names. A minority may be
-    /// down: it joins when it comes back.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`RedisDriver::connect`], naming the node; `Unavailable` only when no majority can be reached.
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`RedisDriver::connect`].
-    pub async fn connect_nodes(nodes: &[RedisConfig]) -> Result<Vec<(String, Arc<dyn QuorumNode>)>> {
-        tenure_redis_support::connect_nodes(RedisDialer::default(), nodes).await
-    }
-
-    /// What the check at the start could not look at, or was told to overlook.
-    #[must_use]
-    pub fn notes(&self) -> &Notes {
-        self.locks.notes()
-    }
-
-    /// The implementation of the driver traits.
-    #[must_use]
-    pub fn locks(&self) -> Arc<impl DistributedLock + ReentrantLock + DelayQueue> {
-        Arc::new(self.locks.clone())
-    }
-
-    /// The server as a node of a quorum.
-    #[must_use]
-    pub fn node(&self) -> Arc<dyn QuorumNode> {
-        Arc::new(self.locks.clone())
+impl From<MultiplexedConnection> for RedisDialer {
+    fn from(connection: MultiplexedConnection) -> Self {
+        Self(Source::On(connection))
     }
 }
 
-impl From<RedisDriver> for Backend {
-    fn from(driver: RedisDriver) -> Self {
-        driver.locks.into()
+impl From<Client> for RedisDialer {
+    fn from(client: Client) -> Self {
+        Self(Source::Through(client))
     }
+}
+
+impl Source {
+    /// The configuration for connections from this source.
+    pub(crate) fn agree(&self, config: RedisConfig) -> Result<RedisConfig> {
+        match self {
+            Self::Own => Ok(config),
+            Self::On(_) => config.on_given(),
+            Self::Through(client) => as_said(client, config),
+        }
+    }
+}
+
+/// A configuration of the server that a client leads to, and of the database and protocol that it says.
+fn as_said(client: &Client, config: RedisConfig) -> Result<RedisConfig> {
+    let info = client.get_connection_info();
+    let invalid = |text: &'static str| Error::new(ErrorKind::InvalidArgument, text);
+    let address = match info.addr() {
+        ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
+            Address::Tcp { host: host.clone(), port: *port }
+        }
+        ConnectionAddr::Unix(path) => Address::Unix(path.clone()),
+        _ => return Err(invalid("the given client leads to an address of an unknown kind")),
+    };
+    let database = u32::try_from(info.redis_settings().db());
+    let database = database.map_err(|_| invalid("the number of the given client's database is no such number"))?;
+    let protocol = match info.redis_settings().protocol() {
+        ProtocolVersion::RESP2 => Protocol::Resp2,
+        _ => Protocol::Resp3,
+    };
+    config.at(address).map(|config| config.database(database).protocol(protocol))
 }

@@ -23,7 +23,7 @@ mod driver;
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-pub use driver::RedisDriver;
+pub use driver::{RedisDialer, RedisDriver};
 pub use tenure_redis_support::{
     Address, Eviction, Fences, Identity, Login, Notes, Prefix, Protocol, RedisConfig, RedisSettings, Tls, Topology,
 };

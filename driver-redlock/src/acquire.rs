@@ -1,9 +1,9 @@
-//! Taking a lock: which nodes are asked, in which order, and what a lost election means for a waiter.
+//! Acquiring a lock: which nodes are asked, in which order, and what a lost election means for a waiter.
 //!
-//! A waiter queues at one node at a time, which all clients choose by the same rule, and listens there. While it waits
-//! it asks that node alone; only when the node has granted, it asks the others. So waiters do not split the vote among
-//! them, and are served in the order of that queue as long as everybody can reach it. When it is not in the majority
-//! that the holder has, waiters move on to a node that is.
+//! A waiter queues at one node at a time, which all clients choose by the same rule, and listens there. While it waits,
+//! it asks only that node; it asks the others after that node has granted. So waiters do not split the vote among them,
+//! and are served in the order of that queue as long as all of them can reach it. If that node is not in the holder's
+//! majority, waiters move to a node that is.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,12 +25,16 @@ const SECOND_TRY_WITHIN: Duration = Duration::from_millis(20);
 /// For how long after an attempt without a place in a queue its token may ask again.
 const ASKED_AGAIN_WITHIN: Duration = Duration::from_secs(10);
 
-/// Takes the lock for the request's token, or tells that it is busy.
+/// Takes the lock for the request's token, or reports that it is busy.
 pub(crate) async fn acquire(shared: &Arc<Shared>, request: &AcquireRequest) -> Result<Acquisition> {
     shared.ensure_open()?;
     let slot = shared.slots.open(&request.name, request.token, shared.n())?;
+    // Two rounds of one token at a time would give up each other's votes.
     let _turn = slot.turn.lock().await;
+    // Before anything is sent: whatever is undone later has to be retried for as long as this ttl lasts.
     slot.ask(request);
+    // A repeated request of a token that holds the lock gets the same grant. A new round would have to void its own
+    // votes.
     if let Some(grant) = confirm(shared, &slot, request).await {
         return Ok(Acquisition::Granted(grant));
     }
@@ -42,13 +46,14 @@ pub(crate) async fn acquire(shared: &Arc<Shared>, request: &AcquireRequest) -> R
         slot.line().is_contended_now();
     }
     if request.queue == Queueing::None && !slot.state().standing.is_held() {
+        // A token that was given up at a node must not be sent there again, and only the slot knows that.
         if slot.has_spoiled() {
             slot.keep_for(ASKED_AGAIN_WITHIN);
         } else {
             shared.slots.remove(&request.token);
         }
     }
-    // A place in a queue is something that stands, whatever the other nodes said.
+    // A place in a queue remains, regardless of the other nodes' answers.
     answer.map_err(|error| if slot.state().queue.joined { error.half_way() } else { error })
 }
 
@@ -72,7 +77,7 @@ async fn confirm(shared: &Arc<Shared>, slot: &Arc<Slot>, request: &AcquireReques
     let ttls: Vec<Duration> = votes
         .into_iter()
         .filter_map(|vote| match vote {
-            // A fresh grant is none of the hold: somebody else may have had the node in between.
+            // A fresh grant does not belong to the hold: another client may have had the node in between.
             Ok(Vote::Cast(Acquisition::Granted(grant))) if grant.begun == Begun::Earlier => Some(grant.ttl),
             _ => None,
         })
@@ -80,7 +85,7 @@ async fn confirm(shared: &Arc<Shared>, slot: &Arc<Slot>, request: &AcquireReques
     if let Some(ttl) = at_majority(&ttls, shared.needed()) {
         return Some(Grant::new(fence, ttl).with_begun(Begun::Earlier));
     }
-    // It does not, any more: what is left of it goes, and the token takes part anew.
+    // The token has lost the hold: its remaining votes are undone, and the token takes part anew.
     let all = NodeSet::first(shared.n());
     shared.undo(slot.spoil(all, &shared.nodes), slot.undo_until(Duration::from_secs(60)));
     slot.state().standing.drop_hold();
@@ -115,9 +120,11 @@ async fn queued(
     let mut round = Round::new(shared, slot, request);
     let mut head = false;
     if let Some(at) = place_to_ask_first(shared, slot, presence) {
+        // In this order: a release between the answer and a later subscription would wake no one.
         listen(shared, slot, at).await;
         round.ask(NodeSet::of(at), Some(at));
         let decision = round.decide_one().await;
+        // The others are not asked: waiters that all ask them would split the votes.
         if let Some((_, busy)) = round.refusals.first() {
             let answer =
                 Acquisition::Busy((*busy).with_recheck_after(busy.recheck_after.map(|after| jittered(after, request))));
@@ -125,6 +132,8 @@ async fn queued(
             slot.state().queue.losses = 0;
             return Ok(answer);
         }
+        // It granted, so this waiter was first in its queue. A refusal by the others may be a release that is late
+        // there.
         head = slot.state().standing.granted().contains(at);
         if let Some(decided) = decision {
             return finish(shared, slot, request, round, decided);
@@ -133,6 +142,7 @@ async fn queued(
             wait_at(shared, slot, None); // the node failed: another one is chosen
         }
     }
+    // No node is asked twice in a round: its two answers could not be distinguished.
     let rest = NodeSet::first(shared.n()).without(round.sent());
     let at = choose_place(shared, slot);
     if let Some(at) = at.filter(|at| rest.contains(*at)) {
@@ -240,6 +250,7 @@ async fn listen(shared: &Arc<Shared>, slot: &Arc<Slot>, at: usize) {
     if node.api.capabilities().waiting == Waiting::Poll {
         return;
     }
+    // A failed subscription costs no more than the wait for the next recheck: the request that follows shows the fault.
     let Ok(mut watch) = node.watch(&slot.name, &token).await else { return };
     let task = tokio::spawn(async move {
         loop {

@@ -1,7 +1,7 @@
 //! Work that outlives a call: late answers, and the undoing of votes that won nothing.
 //!
-//! It has an owner (the driver), a bound (each piece ends by itself, and there is a cap on their number), and a join
-//! ([`Background::drain`]). A piece that is handed over outside a runtime is begun with the next call inside one, and so is an
+//! It has an owner (the driver), a bound (each piece ends by itself, and their number has a cap), and a join
+//! ([`Background::drain`]). A piece that was added outside a runtime begins with the next call inside one. So does an
 //! undoing whose runtime ended before it.
 
 use std::fmt;
@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 use crate::node::Node;
 use crate::standing::Undo;
 
-/// The most pieces at once; what is beyond is left to the leases' own end.
+/// The most pieces at once; leases beyond that expire by themselves.
 const MOST: usize = 65_536;
 
 type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -30,7 +30,7 @@ pub(crate) struct Background {
     waiting: Arc<Waiting>,
 }
 
-/// What waits for a runtime.
+/// The work that is delayed until a runtime is there.
 #[derive(Default)]
 struct Waiting(Mutex<Line>);
 
@@ -79,7 +79,7 @@ impl Background {
         self.resume();
     }
 
-    /// Begins what waits for a runtime, if there is one now.
+    /// Begins the delayed work, if there is a runtime now.
     pub(crate) fn resume(&self) {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         // A runtime that is ending drops at once what it is given; an undoing then waits again.
@@ -111,8 +111,9 @@ impl Background {
         running + self.waiting.len()
     }
 
-    /// Waits until all is done, but no longer than `limit`; what is left then is dropped. Accepts no more work.
+    /// Waits until all is done, but no longer than `limit`; drops the remaining work then. Accepts no more work.
     pub(crate) async fn drain(&self, limit: Duration) {
+        // First: work that is pushed from now on is dropped, so that the wait has an end.
         self.waiting.line().closed = true;
         let mut running = std::mem::take(&mut *self.running());
         self.take_waiting().into_iter().for_each(|work| drop(running.spawn(work)));
@@ -147,8 +148,9 @@ pub(crate) struct Chore {
 }
 
 impl Chore {
-    /// Undoes once. What a release tells, if it is one.
+    /// Undoes once. Returns the node's answer if this is a release.
     pub(crate) async fn once(&self) -> Result<Option<Released>> {
+        // The release first, for its answer: after an abandonment it would find nothing.
         let told = if self.undo.tells() { Some(self.node.release(&self.hold).await?) } else { None };
         let over = self.undo == Undo::ReleaseOrAbandon && told == Some(Released::Released);
         if self.undo != Undo::Release && !over {
@@ -212,7 +214,7 @@ fn is_over(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::NotHeld | ErrorKind::Closed)
 }
 
-/// Goes on until all are undone, or cannot matter any more.
+/// Continues until all are undone, or cannot matter any more.
 pub(crate) async fn undo_all(tokens: Vec<Undoing>) {
     let mut all: FuturesUnordered<_> = tokens.into_iter().map(Undoing::run).collect();
     while all.next().await.is_some() {}

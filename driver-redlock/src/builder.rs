@@ -1,4 +1,4 @@
-//! The list of nodes, and how they are treated.
+//! The list of nodes, and the driver's settings for them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::quorum::MOST_NODES;
 use crate::shared::{Proposals, Shared};
 use crate::slots::Slots;
 
-/// What a restart does to a node's memory.
+/// The effect of a restart on a node's memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Restarts {
@@ -24,12 +24,12 @@ pub enum Restarts {
     /// for [`max_ttl`](RedlockBuilder::max_ttl). The default.
     #[default]
     MayForget,
-    /// It loses nothing that it has acknowledged (Redis: `appendonly yes` and `appendfsync always`), so it may vote at
-    /// once. Nobody checks this; where it is not true, two clients can hold a lock after a restart.
+    /// It keeps every acknowledged write (Redis: `appendonly yes` and `appendfsync always`), so it may vote at once.
+    /// The driver does not check this. If it is not true, two clients can hold a lock after a restart.
     Durable,
 }
 
-/// Sets up a [`Redlock`]; made by [`Redlock::builder`].
+/// A builder for [`Redlock`]; made by [`Redlock::builder`].
 #[must_use = "a builder does nothing until `build`"]
 pub struct RedlockBuilder {
     nodes: Vec<(String, Arc<dyn QuorumNode>)>,
@@ -41,7 +41,7 @@ pub struct RedlockBuilder {
 }
 
 impl Redlock {
-    /// Begins a list of nodes.
+    /// Begins an empty list of nodes.
     pub fn builder() -> RedlockBuilder {
         RedlockBuilder::new()
     }
@@ -59,8 +59,8 @@ impl RedlockBuilder {
         }
     }
 
-    /// Adds a node. All clients must give the same nodes the same names (`host:port`, say): the names are how nodes
-    /// notice clients with another list, and how errors speak of them. The order does not matter.
+    /// Adds a node. All clients must give the same nodes the same names (`host:port`, say): nodes detect clients with
+    /// another list by these names, and errors contain them. The order does not matter.
     pub fn node(mut self, name: impl Into<String>, node: Arc<dyn QuorumNode>) -> Self {
         self.nodes.push((name.into(), node));
         self
@@ -71,56 +71,56 @@ impl RedlockBuilder {
         nodes.into_iter().fold(self, |builder, (name, node)| builder.node(name, node))
     }
 
-    /// How long a node may take to answer before the others decide without it. Default: 250 ms; 1 ms to 30 s.
+    /// The time a node may take to answer before the others decide without it. Default: 250 ms; 1 ms to 30 s.
     ///
-    /// It costs nothing while a majority answers, and bounds an attempt when no majority does. Keep it below a third
-    /// of the client's `op_timeout`.
+    /// It costs nothing while a majority answers, and bounds an attempt when no majority does. Keep it below a third of
+    /// the client's `op_timeout`.
     pub fn node_timeout(mut self, limit: Duration) -> Self {
         self.node_timeout = limit;
         self
     }
 
-    /// The longest lease that any client of these nodes takes; a longer one is refused. Default: 60 s. The same for
-    /// all clients: it is also for how long a node that restarted does not vote, see [`Restarts::MayForget`].
+    /// The longest lease that any client of these nodes takes; a longer one is refused. Default: 60 s. Set the same
+    /// value on all clients: it is also the time for which a restarted node does not vote, see [`Restarts::MayForget`].
     pub fn max_ttl(mut self, max_ttl: Duration) -> Self {
         self.max_ttl = max_ttl;
         self
     }
 
-    /// What a restart does to a node's memory. Default: [`Restarts::MayForget`].
+    /// The effect of a restart on a node's memory. Default: [`Restarts::MayForget`].
     pub fn restarts(mut self, restarts: Restarts) -> Self {
         self.restarts = restarts;
         self
     }
 
-    /// Where proposals for fences come from. Default: the wall clock, in microseconds since 1970.
+    /// The source of proposals for fences. Default: the wall clock, in microseconds since 1970.
     ///
-    /// Proposals make nodes agree on a fence in one round trip, and make fences grow even after nodes lost their
-    /// counters. Bad ones (equal, falling, from clocks that disagree) cost a round trip more and never uniqueness or
-    /// order. `None` proposes nothing. Fences are believed that are at most a day ahead of the wall clock, or of the
-    /// proposal where that is greater.
+    /// With proposals, nodes agree on a fence in one round trip, and fences grow even after nodes lost their counters.
+    /// Bad proposals (equal, falling, from clocks that disagree) cost another round trip and never uniqueness or order.
+    /// `None` proposes nothing. A fence is believed if it is at most a day ahead of the wall clock, or of the proposal
+    /// if that is greater.
     pub fn proposals(mut self, proposals: impl Fn() -> Option<FencingToken> + Send + Sync + 'static) -> Self {
         self.proposals = Arc::new(proposals);
         self
     }
 
-    /// What all fences are greater than, wherever proposals come from; default nothing. For names whose fences were
-    /// greater before, under another backend or another list of nodes.
+    /// The lower bound of all fences, whatever the source of proposals; default none. Use it for names that had greater
+    /// fences before, under another backend or another list of nodes.
     ///
-    /// A fence below it is no vote. While it is ahead of the clock, nodes often need another round trip to agree; nodes by
-    /// whose clocks it is more than a day ahead do not vote, and say so.
+    /// A fence below it is no vote. While the floor is ahead of the clock, nodes often need another round trip to
+    /// agree. If it is more than a day ahead of a node's clock, that node does not vote, and reports the reason.
     pub fn fence_floor(mut self, floor: FenceFloor) -> Self {
         self.floor = floor;
         self
     }
 
-    /// Checks the settings and makes the driver. Does no I/O.
+    /// Checks the settings and creates the driver. Does no I/O.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::InvalidArgument`] when there are no nodes, more than 31, two of one name or one without a name, or
-    /// when a setting is outside its limits. An even number of nodes is allowed; it needs a majority as great as the
-    /// next odd number's and survives no more failures than the one below.
+    /// when a setting is outside its limits. An even number of nodes is allowed; it needs the same majority as the next
+    /// odd number, and survives no more failures than the odd number below it.
     pub fn build(self) -> Result<Redlock> {
         let Self { mut nodes, node_timeout, max_ttl, restarts, proposals, floor } = self;
         nodes.sort_by(|(one, _), (other, _)| one.cmp(other));
@@ -177,7 +177,7 @@ impl fmt::Debug for RedlockBuilder {
     }
 }
 
-/// Those of everybody in this process whose nodes keep the same locks; of nobody else where a node cannot tell.
+/// The owners of all drivers in this process whose nodes keep the same locks; of this driver alone where a node has no identity.
 fn owners(nodes: &[(String, Arc<dyn QuorumNode>)]) -> Arc<ProcessOwners> {
     let identity = |(name, node): &(String, Arc<dyn QuorumNode>)| Some(format!("{name:?} {:?}", node.identity()?));
     let identities: Option<Vec<String>> = nodes.iter().map(identity).collect();

@@ -1,4 +1,4 @@
-//! The check-up of a quorum: that of each node.
+//! The health check of a quorum: that of each node.
 
 use std::time::Duration;
 
@@ -33,8 +33,8 @@ impl Doctor for Redlock {
 
 async fn examine(node: &Node) -> Result<Vec<Finding>, String> {
     let Some(doctor) = node.api.doctor() else {
-        let seen = format!("the driver \"{}\" has nothing to tell", node.api.driver());
-        return Ok(vec![finding(node, Concern::Note, seen, "whether it is fit to vote is not known")]);
+        let seen = format!("the driver \"{}\" has no health check", node.api.driver());
+        return Ok(vec![finding(node, Concern::Note, seen, "it is unknown whether this node may vote")]);
     };
     match tokio::time::timeout(PATIENCE, doctor.examine()).await {
         Ok(Ok(checkup)) => {

@@ -1,4 +1,4 @@
-//! The driver: the traits of the core over the quorum.
+//! The driver type: implements the core's traits over the quorum.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,21 +19,21 @@ use crate::{acquire, inspect, release, renew};
 /// The driver's short name.
 const DRIVER: &str = "redlock";
 
-/// How long [`DistributedLock::close`] lets work in the background go on.
+/// How long [`DistributedLock::close`] lets work in the background continue.
 const CLOSE_WITHIN: Duration = Duration::from_secs(1);
 
-/// Locks over a quorum of independent nodes. Clones share everything.
+/// A driver for locks over a quorum of independent nodes. Clones share all state.
 ///
-/// Made by [`Redlock::builder`]; what it promises is in the [crate's documentation](crate).
+/// Made by [`Redlock::builder`]; the [crate's documentation](crate) lists its promises.
 #[derive(Clone, Debug)]
 pub struct Redlock(pub(crate) Arc<Shared>);
 
 impl Redlock {
     /// The names of the nodes that are known to keep this hold, in order; `None` if the driver does not know the hold.
     ///
-    /// `token` is the one of the guard. Fewer than all of them are enough as long as they are a majority; a hold that
-    /// stays short of nodes for several renewals has nodes that are down, or that serve somebody else. Answers from
-    /// memory, without asking anybody.
+    /// `token` is the one of the guard. Fewer than all of them are enough as long as they are a majority. If a hold
+    /// lacks nodes for several renewals, those nodes are down, or have granted the lock to another token. Answers from
+    /// memory, without a request.
     #[must_use]
     pub fn healthy_nodes(&self, token: &OwnerToken) -> Option<Vec<&str>> {
         let slot = self.0.slots.get(token)?;
@@ -44,14 +44,14 @@ impl Redlock {
         held.then(|| granted.iter().map(|index| self.0.nodes[index].name.as_str()).collect())
     }
 
-    /// How many pieces of work go on in the background: late answers, and the undoing of votes that won nothing. Each
-    /// ends by itself; zero when nothing is left behind.
+    /// The number of tasks in the background: late answers, and the undoing of votes that won nothing. Each ends by
+    /// itself; zero when nothing is left behind.
     #[must_use]
     pub fn background_work(&self) -> usize {
         self.0.background.len()
     }
 
-    /// How the attempts to take a lock have ended so far.
+    /// The results of all attempts to take a lock so far.
     #[must_use]
     pub fn elections(&self) -> Elections {
         self.0.elections.read()
@@ -59,16 +59,16 @@ impl Redlock {
 
     /// Makes all nodes vote in this quorum from now on, whatever list of nodes they have seen before.
     ///
-    /// For changes of the list. Do it while no client uses the old list, and not before the last lease taken with it
-    /// has ended; two lists in use at once are two quorums that may not exclude each other.
+    /// Use it after a change of the list. Call it while no client uses the old list, and not before the last lease
+    /// taken with it has ended: two lists in use at once are two quorums that may not exclude each other.
     ///
     /// # Errors
     ///
-    /// Whatever a node answered, the first of them; the others may have been told.
+    /// The first error of a node; the other nodes may have been enrolled.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves some nodes told and some not; call it again.
+    /// Dropping the future may leave only some nodes enrolled; call it again.
     pub async fn enroll_nodes(&self) -> Result<()> {
         let told = self.0.nodes.iter().map(|node| node.bounded(node.api.enroll(&self.0.electorate)));
         join_all(told).await.into_iter().collect()

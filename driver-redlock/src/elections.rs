@@ -1,14 +1,14 @@
-//! What the driver's elections came to.
+//! The results of the driver's elections.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How the attempts to take a lock have ended since the driver was built, those of all its clones together.
+/// The results of the attempts to take a lock since the driver was built, for all its clones together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Elections {
     /// Grants.
     pub won: u64,
-    /// Those of them for which every node was asked once: nodes agreed about the fence, and nobody was asked again.
+    /// Grants for which every node was asked once: the nodes agreed about the fence.
     pub won_in_one_round: u64,
     /// Attempts at all nodes that won nothing: the lock was busy, or no majority answered.
     pub lost: u64,

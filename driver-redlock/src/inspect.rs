@@ -1,4 +1,4 @@
-//! Looking at a lock: what a majority of nodes agrees on.
+//! Inspecting a lock: the state that a majority of nodes agrees on.
 
 use std::sync::Arc;
 
@@ -23,6 +23,7 @@ pub(crate) async fn inspect(shared: &Arc<Shared>, name: &LockName) -> Result<Ins
             Err(error) => faults.push((node, error)),
         }
     }
+    // A minority can show a hold that no longer exists, or miss one that does.
     if seen.len() < shared.needed() {
         return Err(shared.failure("no quorum of the nodes could be inspected", &faults));
     }
@@ -43,7 +44,7 @@ fn agreed(holders: &[Holder], needed: usize) -> Option<Holder> {
         return None;
     }
     let same_hold = |one: &Holder, other: &Holder| one.fence == other.fence && one.label == other.label;
-    // A node that voted late or was taken back knows the hold by a greater fence. When most did, the label alone tells that
+    // A node that voted late or was taken back knows the hold by a greater fence. When most did, the label alone shows that
     // it is the same, and the least of their fences is closest to its own.
     let group = most(holders, same_hold).or_else(|| most(holders, |one, other| one.label == other.label))?;
     let held_for = group.iter().filter_map(|holder| holder.held_for).max();

@@ -1,7 +1,7 @@
 //! Locks over a quorum of independent nodes, with fencing tokens that are unique and ordered.
 //!
 //! A lock is held when a majority of *all configured* nodes granted it. The nodes may be of any kind that implements
-//! [`QuorumNode`](tenure_core::driver::QuorumNode), also mixed, and know nothing of each other.
+//! [`QuorumNode`](tenure_core::driver::QuorumNode), also mixed, and do not communicate with each other.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -24,11 +24,11 @@
 //! # }
 //! ```
 //!
-//! With the feature `tracing`, the event `tenure.node_unfit` (warn; fields `node`, `error`) tells once of a node that refuses
-//! its votes for a reason which a person has to remove, such as an eviction policy or a missing right. A minority of such
-//! nodes shows in no answer.
+//! With the feature `tracing`, the event `tenure.node_unfit` (warn; fields `node`, `error`) reports once a node that
+//! refuses its votes for a reason that a person has to remove, such as an eviction policy or a missing right. Answers
+//! do not show a minority of such nodes.
 //!
-//! What is promised and what is not stands in the crate's README.
+//! The crate's README lists the promises and their limits.
 
 mod acquire;
 mod background;

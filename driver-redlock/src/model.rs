@@ -1,11 +1,11 @@
 //! An exhaustive search through the protocol of fenced elections, in small configurations.
 //!
-//! What a client decides is the driver's own code: [`quorum`](crate::quorum) and [`standing`](crate::standing) are stepped
-//! here as the driver steps them, so a bug in them is a trace of the search. The protocol as it is built must hold in
-//! every interleaving; every tempting simplification of it must be found broken, which also shows that the search can
-//! find something. `cargo test -p tenure-redlock --lib model -- --nocapture` prints how many states were visited. With
-//! `TENURE_MODEL_FULL` set, configurations of many millions of states are searched, too, some of them only as far as
-//! 8 GB of memory go; then add `--release`.
+//! The client's decisions are the driver's own code: the search steps [`quorum`](crate::quorum) and
+//! [`standing`](crate::standing) as the driver steps them, so a bug in them appears as a trace of the search. The real
+//! protocol must hold in every interleaving. The search must find every tempting simplification broken, which also
+//! shows that it can find errors. `cargo test -p tenure-redlock --lib model -- --nocapture` prints how many states were
+//! visited. With `TENURE_MODEL_FULL` set, it also searches configurations of many millions of states, some of them only
+//! as far as 8 GB of memory allow; then add `--release`.
 
 #![allow(clippy::print_stdout, reason = "tells how much was looked at")]
 
@@ -79,7 +79,7 @@ fn is_full() -> bool {
 }
 
 const TIMED: Protocol = Protocol { timed: true, ..BUILT };
-/// Three attempts: what is done is heard of at once.
+/// Three attempts: answers that report a change are received at once.
 const THREE: Protocol = Protocol { attempts: 3, late: false, ..TIMED };
 /// Restarts that forget, with all that makes them harmless.
 const CRASHING: Protocol = Protocol { hints: Hints::Growing, memory: Memory::LostWithWait, crashes: 1, ..TIMED };

@@ -1,4 +1,4 @@
-//! One node, with a bound on how long it may take to answer.
+//! One node, with a time limit for its answers.
 
 use std::fmt;
 use std::future::Future;
@@ -53,7 +53,7 @@ impl Node {
         vote
     }
 
-    /// Tells once of a node that somebody has to mend; again only after it has voted.
+    /// Reports once that a node has to be repaired; again only after it has voted.
     fn tell_if_unfit(&self, error: &Error) {
         let unfit = matches!(error.kind(), ErrorKind::Misconfigured | ErrorKind::Denied | ErrorKind::Damaged);
         if unfit && !self.unfit.swap(true, Ordering::AcqRel) {
@@ -69,6 +69,8 @@ impl Node {
         let answer = self.bounded(async { Ok(self.api.renew(ttl, holds).await) }).await;
         match answer {
             Ok(answers) => {
+                // Each lease has its own error here, so `bounded` has seen none: the first one shows that the node
+                // failed.
                 if answers.first().is_some_and(Result::is_err) {
                     self.note(false);
                 }

@@ -1,9 +1,9 @@
-//! Who has won: decisions over what the nodes answered. No time, no I/O; events in, decisions out.
+//! The result of an election: decisions over the nodes' answers. No time, no I/O; events in, decisions out.
 //!
-//! A majority is always one of all configured nodes, for taking a lock as well as for keeping it. The fence of a grant
-//! is `m` once a majority of nodes has, each at some instant, been owned by the token *and* had its counter at `m`:
-//! either by the vote itself, which answered `m`, or by a conditional raise to `m`. Any two grants then share a node,
-//! and the counter of that node orders them.
+//! A majority is always one of all configured nodes, for acquiring a lock as well as for renewing it. The fence of a
+//! grant is `m` once a majority of nodes has, each at some instant, been owned by the token *and* had its counter at
+//! `m`: either by the vote itself, which answered `m`, or by a conditional raise to `m`. Any two grants then share a
+//! node, and the counter of that node orders them.
 
 use tenure_core::driver::Released;
 
@@ -20,9 +20,9 @@ const MOST_RAISES: u32 = 3;
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Event {
-    /// The node is the token's since this vote, which carried this fence.
+    /// The node belongs to the token since this vote, which carried this fence.
     Granted { node: usize, fence: u64 },
-    /// The node is somebody else's.
+    /// The node belongs to another token.
     Refused { node: usize },
     /// The node did not vote.
     Failed { node: usize },
@@ -32,7 +32,7 @@ pub(crate) enum Event {
     Raised { node: usize, fence: u64 },
     /// The raise to `fence` found the counter ahead.
     Beyond { node: usize, fence: u64, counter: u64 },
-    /// The raise found that the node is not the token's any more.
+    /// The raise found that the node no longer belongs to the token.
     NotOwner { node: usize },
     /// The raise was not answered.
     RaiseFailed { node: usize },
@@ -47,14 +47,14 @@ pub(crate) enum Decision {
     Raise { nodes: NodeSet, fence: u64 },
     /// The lock is held, with this fence.
     Won { fence: u64 },
-    /// It is not, and will not be.
+    /// The lock is not held, and will not be.
     Lost(Defeat),
 }
 
 /// Why an election was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Defeat {
-    /// A majority of nodes works, but not for us.
+    /// A majority of nodes works, but grants to others.
     Busy,
     /// Too many nodes failed for a majority to work.
     Faults,
@@ -72,7 +72,7 @@ pub(crate) struct Election {
     refused: NodeSet,
     failed: NodeSet,
     elsewhere: NodeSet,
-    /// What is known of each granted node's counter.
+    /// The counter of each granted node, as far as it is known.
     counters: Vec<u64>,
     /// Where owner and counter were right at once, for the fence that is being agreed on.
     agreed: NodeSet,
@@ -121,6 +121,7 @@ impl Election {
                 self.pending.remove(node);
                 self.granted.insert(node);
                 self.counters[node] = fence;
+                // A late vote may carry the very fence that is being agreed on, and then needs no raise.
                 if self.fence == Some(fence) {
                     self.agreed.insert(node);
                 }
@@ -138,6 +139,7 @@ impl Election {
                 self.elsewhere.insert(node);
             }
             Event::Raised { node, fence } => {
+                // An answer to a raise of an earlier agreement proves nothing about this one.
                 if self.fence == Some(fence) {
                     self.raising.remove(node);
                     self.agreed.insert(node);
@@ -151,6 +153,7 @@ impl Election {
                 self.counters[node] = self.counters[node].max(counter);
             }
             Event::NotOwner { node } => {
+                // The vote has ended or was taken: it counts for nothing any more, nor does what it agreed to.
                 self.raising.remove(node);
                 self.granted.remove(node);
                 self.agreed.remove(node);
@@ -166,6 +169,7 @@ impl Election {
 
     fn decide(&mut self) -> Decision {
         let needed = majority(self.n);
+        // Before any majority is counted: two electorates can have one each.
         if !self.elsewhere.is_empty() {
             return Decision::Lost(Defeat::Elsewhere);
         }
@@ -174,6 +178,7 @@ impl Election {
         {
             return Decision::Won { fence };
         }
+        // Even if all that are still to answer grant, there is no majority.
         if self.usable().or(self.pending).len() < needed {
             return Decision::Lost(self.defeat());
         }
@@ -181,6 +186,8 @@ impl Election {
             None if self.granted.len() >= needed => self.agree(),
             None => Decision::Wait,
             Some(fence) => {
+                // Votes that came after the fence was chosen: their nodes are raised to it. A node that is ahead of it
+                // is of use only in a new agreement, when this one cannot reach a majority any more.
                 let late = self.usable().without(self.agreed.or(self.raising));
                 let behind = late.iter().filter(|node| self.counters[*node] < fence).fold(NodeSet::EMPTY, with);
                 if !behind.is_empty() {
@@ -247,7 +254,7 @@ pub(crate) enum Verdict<T> {
     Kept(T),
     /// No majority can keep it.
     Lost,
-    /// It cannot be known.
+    /// The result cannot be known.
     Unknown,
 }
 
@@ -309,12 +316,12 @@ pub(crate) enum Freed {
     Released,
     /// No majority was held.
     NotHeld,
-    /// Not known as yet.
+    /// Not known yet.
     Open,
 }
 
 impl ReleaseTally {
-    /// Takes in what a node told. One that was not asked whether it had the lock has not answered.
+    /// Takes in a node's answer. One that was not asked whether it had the lock has not answered.
     pub(crate) fn heard(&mut self, node: usize, told: Option<Released>) {
         match told {
             Some(Released::Released) => self.released(node),
@@ -347,7 +354,7 @@ impl ReleaseTally {
         before
     }
 
-    /// What is proved so far; `before` is what was known when the try began.
+    /// The verdict that is proved so far; `before` is the tally when the try began.
     pub(crate) fn verdict(self, before: Self, n: usize) -> Freed {
         if self.released.len() >= majority(n) {
             Freed::Released
@@ -358,8 +365,8 @@ impl ReleaseTally {
         }
     }
 
-    /// The verdict when no more answers will come. A majority that has answered is free of the token, whoever the rest
-    /// is; it was held if those that released it now, or may have before, make up a majority.
+    /// The verdict when no more answers will come. A majority that has answered is free of the token, regardless of the
+    /// rest; it was held if those that released it now, or may have before, make up a majority.
     pub(crate) fn final_verdict(self, before: Self, n: usize) -> Freed {
         if self.answered().len() < majority(n) {
             return Freed::Open;

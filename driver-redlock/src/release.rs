@@ -1,4 +1,4 @@
-//! Giving locks back: by their holder, by whoever abandons an attempt, by an operator.
+//! Releasing locks: by their holder, by an abandoned attempt, by an operator.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -20,15 +20,17 @@ use crate::standing::Undo;
 type Said = Result<Option<Released>>;
 type Pending = FuturesUnordered<Pin<Box<dyn Future<Output = (usize, Said)> + Send>>>;
 
-/// Ends the lease at all nodes; done when a majority has answered alike. The others are told in the background.
+/// Ends the lease at all nodes; done when a majority has answered alike. The others are released in the background.
 pub(crate) async fn release(shared: &Arc<Shared>, hold: &Hold) -> Result<Released> {
     shared.ensure_open()?;
     let slot = shared.slots.find(&hold.name, hold.token, shared.n());
     let (standing, before) = {
         let mut state = slot.state();
+        // First: from here on no late vote wins anything for the token, and none is sent to take a node back.
         state.standing.end();
         (state.standing, state.tally.ask(shared.n()))
     };
+    // A node that released in an earlier try would answer now that it held nothing, so it is not asked again.
     let left = NodeSet::first(shared.n()).without(before.answered());
     let chores = chores(shared, &slot, left, |node| standing.give_back(node));
     let mut pending = send(&chores);
@@ -39,6 +41,7 @@ pub(crate) async fn release(shared: &Arc<Shared>, hold: &Hold) -> Result<Release
             break verdict;
         }
         let Some((node, said)) = pending.next().await else {
+            // No more answers come in this try; those of earlier tries count as well.
             break slot.state().tally.final_verdict(before, shared.n());
         };
         match said {
@@ -52,6 +55,7 @@ pub(crate) async fn release(shared: &Arc<Shared>, hold: &Hold) -> Result<Release
     let until = slot.undo_until(Duration::ZERO);
     match verdict {
         Freed::Open => return Err(shared.failure("no quorum released the lock", &faults)),
+        // The other nodes are free only when they have acknowledged; the caller need not wait for that.
         Freed::Released | Freed::NotHeld => finish(shared, pending, chores, heard, until),
     }
     shared.slots.remove(&slot.token);
@@ -62,6 +66,7 @@ pub(crate) async fn release(shared: &Arc<Shared>, hold: &Hold) -> Result<Release
 pub(crate) async fn abandon(shared: &Arc<Shared>, hold: &Hold) -> Result<()> {
     shared.ensure_open()?;
     let slot = shared.slots.find(&hold.name, hold.token, shared.n());
+    // First: a request of this token that comes later is refused here, before any node is asked.
     shared.slots.bury(hold.token);
     {
         let mut state = slot.state();
@@ -76,7 +81,7 @@ pub(crate) async fn abandon(shared: &Arc<Shared>, hold: &Hold) -> Result<()> {
         match pending.next().await {
             Some((node, Ok(_))) => heard.insert(node),
             Some((node, Err(error))) => faults.push((node, error)),
-            None => return Err(shared.failure("no quorum acknowledged that the attempt is over", &faults)),
+            None => return Err(shared.failure("no quorum acknowledged the end of the attempt", &faults)),
         }
     }
     finish(shared, pending, chores, heard, slot.undo_until(Duration::from_secs(60)));
@@ -99,7 +104,7 @@ fn send(chores: &[(usize, Chore)]) -> Pending {
     chores.iter().map(one).collect()
 }
 
-/// Hears the rest in the background, and goes on telling those that failed.
+/// Receives the other answers in the background, and retries the nodes that failed.
 fn finish(shared: &Shared, mut pending: Pending, chores: Vec<(usize, Chore)>, heard: NodeSet, until: LeaseInstant) {
     let undoer = shared.background.undoer();
     let unheard = chores.into_iter().filter(|(node, _)| !heard.contains(*node));
@@ -119,8 +124,8 @@ fn finish(shared: &Shared, mut pending: Pending, chores: Vec<(usize, Chore)>, he
     });
 }
 
-/// Takes the lock from whoever holds it, or from the hold with the expected fence alone: done when so many nodes are free of
-/// it that nobody has a majority.
+/// Takes the lock from its holder, or from the hold with the expected fence alone: done when so many nodes are free of
+/// it that no hold has a majority.
 ///
 /// Each node compares for itself. One that voted late or was taken back may keep the hold under a greater fence; it is in
 /// the minority, and its lease ends with the holder's next renewal.
@@ -137,6 +142,7 @@ pub(crate) async fn force_release(
         .map(|(index, node)| async move { (index, node.bounded(node.api.force_release(name, expected)).await) })
         .collect();
     let (mut forced, mut faults) = (Forced::default(), Vec::<(usize, Error)>::new());
+    // All answers and not the first majority: nodes that are not heard could have been part of another one.
     while let Some((node, answer)) = pending.next().await {
         match answer {
             Ok(answer) => forced.count(answer),
@@ -167,7 +173,7 @@ impl Forced {
         }
     }
 
-    /// `None` if it cannot be told. Nodes that did not answer may have been part of any majority.
+    /// `None` if the verdict is not certain. Nodes that did not answer may have been part of any majority.
     fn verdict(self, unheard: usize, needed: usize) -> Option<ForceReleased> {
         let may_be_most = |nodes: usize| nodes + unheard >= needed;
         if self.released + self.changed + self.not_held < needed {

@@ -1,9 +1,10 @@
-//! Keeping leases: a majority of all nodes must extend, without a gap, what they granted.
+//! Renewing leases: a majority of all nodes must extend, without a gap, the leases that they granted.
 //!
-//! A node that does not have the lock any more (it restarted empty, or never granted) is asked to grant it again, with
-//! the hold's fence as the proposal (a clock's, if another process won it), once the others have renewed it. Such a node counts from the next renewal on. The
-//! proof of the fences allows it: a repeated vote is nothing else than a late one, and can only move the node's counter
-//! up. Exclusion allows it because the lease was continuous at a majority all the while.
+//! If a node has lost the lock (it restarted empty, or never granted), the driver asks it to grant the lock again once
+//! the others have renewed it. The proposal is the hold's fence (a clock's, if another process won it). Such a node
+//! counts from the next renewal on. The proof of the fences allows it: a repeated vote is the same as a late one, and
+//! can only move the node's counter up. Exclusion allows it because the lease was continuous at a majority all the
+//! while.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -42,6 +43,7 @@ pub(crate) async fn renew(shared: &Arc<Shared>, ttl: Ttl, holds: &[Hold]) -> Vec
     let lease = |slot: Arc<Slot>| Lease { slot, ttl, tally: tally.clone(), faults: Vec::new() };
     let mut leases: Vec<Lease> = wanted.into_iter().map(lease).collect();
     let mut pending = send(shared, ttl, &leases);
+    // Until each lease has its majority, and no longer: one slow node must not delay the renewals of the others.
     while leases.iter().any(|lease| lease.tally.verdict() == Verdict::Wait) {
         let Some((node, answers)) = pending.next().await else { break };
         take_in(&mut leases, node, answers);
@@ -91,6 +93,7 @@ fn conclude(shared: &Arc<Shared>, lease: &Lease) -> Result<Renewed> {
             state.keep();
             let is_adopted = state.standing.adopt();
             drop(state);
+            // After the slot's lock is free: `Slots` locks slots while it is locked itself.
             if is_adopted {
                 shared.slots.adopt(&lease.slot);
             }
@@ -130,6 +133,7 @@ fn heal_gone(shared: &Arc<Shared>, lease: &Lease) {
 fn heal(shared: &Arc<Shared>, slot: &Arc<Slot>, index: usize, ttl: Ttl) {
     let ballot = {
         let mut state = slot.state();
+        // One vote at a time for each node. A second one would leave open which of them an answer belongs to.
         if !state.standing.begin_healing(index) {
             return;
         }
@@ -155,7 +159,7 @@ fn heal(shared: &Arc<Shared>, slot: &Arc<Slot>, index: usize, ttl: Ttl) {
     shared.background.push(work);
 }
 
-/// A node that is being taken back. Dropped, also with its runtime, it is settled with what is known by then.
+/// A node that is being taken back. Dropped, also with its runtime, it is settled with the state known by then.
 struct Healing {
     slot: Arc<Slot>,
     node: usize,
@@ -166,8 +170,10 @@ impl Healing {
     /// Whether the vote is sent still.
     fn send(&mut self, ballot: &Ballot) -> bool {
         let mut state = self.slot.state();
+        // Looked at again when the work begins: a release, or an undoing that changed the token, may have come first.
         let sends = state.tokens[self.node] == ballot.request.token && state.standing.send_healing(self.node);
         if sends {
+            // Until an answer is heard: dropped from here on, the vote may still be applied.
             self.healed = Healed::Unknown;
         }
         sends

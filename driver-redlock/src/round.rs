@@ -1,4 +1,5 @@
-//! One round of asking the nodes for a lock: sends what the election decides, and takes in what comes back.
+//! One round of requests to the nodes for a lock: sends the requests that the election decides, and processes the
+//! answers.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -35,19 +36,19 @@ pub(crate) enum Outcome {
     Failed(Error),
 }
 
-/// Dropped before its end, it undoes at every node what was asked there.
+/// Dropped before its end, it undoes its request at every node that received one.
 pub(crate) struct Round<'a> {
     shared: &'a Arc<Shared>,
     slot: &'a Arc<Slot>,
     request: &'a AcquireRequest,
     proposal: Option<FencingToken>,
-    /// What is believed of the nodes' fences, by the clocks of this client.
+    /// Which fences of nodes are credible, by the clocks of this client.
     credible: CredibleFences,
     pending: Pending,
     election: Election,
     ttls: Vec<(usize, Duration)>,
     faults: Vec<(usize, Error)>,
-    /// Granted, and worth nothing: at a time that is not known, or with a fence that is not credible. To be undone.
+    /// Granted, and worth nothing: at an unknown time, or with a fence that is not credible. To be undone.
     void: NodeSet,
     /// Which nodes the tokens had been sent to before.
     asked_before: NodeSet,
@@ -56,7 +57,7 @@ pub(crate) struct Round<'a> {
     /// Refusals of this round, with when each is worth another try.
     pub(crate) refusals: Vec<(usize, Busy)>,
     sent: NodeSet,
-    /// How often anybody had to be asked: once, if nodes agree.
+    /// How many rounds of requests were needed: one, if nodes agree.
     rounds: u32,
     done: bool,
 }
@@ -94,13 +95,14 @@ impl<'a> Round<'a> {
         self.sent
     }
 
-    /// Asks these nodes to vote; `queue` tells which of them is to keep a place.
+    /// Asks these nodes to vote; `queue` names the one that is to keep a place.
     pub(crate) fn ask(&mut self, which: NodeSet, queue: Option<usize>) {
         self.sent = self.sent.or(which);
         for index in which.iter() {
             let node = Arc::clone(&self.shared.nodes[index]);
             let mut request = self.request.clone();
             {
+                // Noted before the request exists: a round that is dropped at any later point undoes it at this node.
                 let mut state = self.slot.state();
                 request.token = state.tokens[index];
                 state.standing.ask(index);
@@ -146,7 +148,7 @@ impl<'a> Round<'a> {
         Decision::Wait
     }
 
-    /// Takes in the answer of the one node that was asked; tells what it already decided.
+    /// Takes in the answer of the one node that was asked; returns the decision if it already allows one.
     pub(crate) async fn decide_one(&mut self) -> Option<Decision> {
         let answer = self.pending.next().await?;
         let event = self.take_in(answer);
@@ -215,13 +217,15 @@ impl<'a> Round<'a> {
         match vote {
             Ok(Vote::Cast(Acquisition::Granted(grant))) => {
                 let mut state = self.slot.state();
+                // Settled before it is judged: a vote that does not count here is held by the node all the same, and is
+                // undone.
                 state.standing.settle_granted(node);
                 if state.queue.at == Some(node) {
                     state.queue.joined = false; // who has the lock is not in the queue
                 }
                 drop(state);
                 if !counts(grant.begun, self.asked_before.contains(node)) {
-                    let text = "an earlier request took the lock late, at a time that is not known";
+                    let text = "an earlier request took the lock late, at an unknown time";
                     return self.annul(node, Error::new(ErrorKind::Indeterminate, text));
                 }
                 if !self.credible.contain(grant.fence) {
@@ -264,15 +268,16 @@ impl<'a> Round<'a> {
         }
     }
 
-    /// Does not count a vote that was cast; it is undone when the round is over.
+    /// Does not count a vote that was cast; it is undone when the round ends.
     fn annul(&mut self, node: usize, why: Error) -> Event {
         self.void.insert(node);
         self.faults.push((node, why));
         Event::Failed { node }
     }
 
-    /// Concludes the round. What was won for nothing is undone in the background.
+    /// Concludes the round. Votes that were won for nothing are undone in the background.
     pub(crate) fn conclude(mut self, decision: Decision) -> Outcome {
+        // Each arm below undoes by itself if it has to; the drop must not do so again.
         self.done = true;
         match decision {
             Decision::Won { fence } => self.won(fence),
@@ -304,13 +309,14 @@ impl<'a> Round<'a> {
         let kept = at_majority(&ttls, self.shared.needed());
         let (Some(fence), Some(ttl)) = (FencingToken::new(fence), kept) else {
             self.undo();
-            return Outcome::Failed(Error::new(ErrorKind::Protocol, "a quorum without a fence"));
+            return Outcome::Failed(Error::new(ErrorKind::Protocol, "a majority granted the lock without a fence"));
         };
+        // An abandonment may have ended the acquisition while votes were on their way: these would keep their nodes.
         if !self.slot.state().standing.win(fence, granted) {
             self.undo();
             return Outcome::Failed(Error::new(
                 ErrorKind::NotHeld,
-                "the token was abandoned while its request was in flight",
+                "this attempt was abandoned while its request was in flight",
             ));
         }
         self.shared.elections.won(self.rounds);
@@ -322,9 +328,11 @@ impl<'a> Round<'a> {
             // A place in a queue that was not needed would be called in vain.
             if state.queue.joined { state.queue.at.map_or(NodeSet::EMPTY, NodeSet::of) } else { NodeSet::EMPTY }
         };
+        // A node whose vote is pending is left to `settle_late`, which hears whether it granted or queued.
         let not_needed = left_queue.without(granted).without(self.election.pending()).or(self.void);
         let until = self.slot.undo_until(Duration::ZERO);
         self.shared.undo(self.slot.spoil(not_needed, &self.shared.nodes), until);
+        // Heard and not dropped: the release has to know which nodes have the lock, and which may still get it.
         let late = std::mem::take(&mut self.pending);
         if !late.is_empty() {
             self.shared.background.push(settle_late(
@@ -337,8 +345,9 @@ impl<'a> Round<'a> {
         Outcome::Won(Grant::new(fence, ttl))
     }
 
-    /// Gives back what was won and calls back what may be on its way.
+    /// Gives back the votes that were won and calls back those that may be on their way.
     fn undo(&mut self) {
+        // First: an answer that is heard after the tokens are given up would be taken for one to the fresh tokens.
         self.pending.clear();
         let which = {
             let standing = self.slot.state().standing;
@@ -378,7 +387,7 @@ async fn settle_late(mut late: Pending, slot: Arc<Slot>, nodes: Vec<Arc<Node>>, 
     }
 }
 
-/// What is wrong with a node that did not take up the proposal of a fence beyond the floor.
+/// The error for a node that did not take up the proposal of a fence beyond the floor.
 fn below(floor: FenceFloor, fence: FencingToken) -> Error {
     let text = format!(
         "its fence {fence} is below the fence_floor of {floor}, which has to be more than a day ahead of the node's clock"
@@ -386,7 +395,7 @@ fn below(floor: FenceFloor, fence: FencingToken) -> Error {
     Error::new(ErrorKind::Misconfigured, text)
 }
 
-/// What is wrong with a node whose counter is damaged, or that lies.
+/// The error for a node whose counter is damaged, or that lies.
 fn incredible(fence: FencingToken) -> Error {
     let text =
         format!("its fence {fence} is not credible: beyond 2^53, or more than a day ahead of this client's clock");

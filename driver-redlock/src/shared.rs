@@ -1,4 +1,4 @@
-//! What all clones of one driver share.
+//! The state that all clones of one driver share.
 
 use std::fmt;
 use std::hash::Hasher as _;
@@ -44,7 +44,7 @@ impl Shared {
         majority(self.n())
     }
 
-    /// Every call begins with it, and with what was left to do when its runtime ended.
+    /// Every call begins with it. It also resumes the work that was left when its runtime ended.
     pub(crate) fn ensure_open(&self) -> Result<()> {
         self.background.resume();
         if self.closed.load(Ordering::Acquire) {

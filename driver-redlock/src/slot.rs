@@ -1,9 +1,9 @@
-//! What the driver knows of one acquisition: its tokens at the nodes, who granted it, where it waits.
+//! The driver's knowledge of one acquisition: its tokens at the nodes, the nodes that granted it, and where it waits.
 //!
-//! At each node an acquisition goes by a token of its own. At first it is the acquisition's own token everywhere. A
-//! token whose undoing was sent to a node is never sent there again: a late frame of the undoing could otherwise take
-//! away what a later round has won. The node gets a fresh token instead; the others keep theirs, and with it their
-//! places in queues.
+//! At each node an acquisition has a separate token. At first it is the acquisition's own token everywhere. A token
+//! whose undoing was sent to a node is never sent there again: a late frame of the undoing could otherwise undo the
+//! grant of a later round. The node gets a fresh token instead; the others keep theirs, and with it their places in
+//! queues.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -40,7 +40,7 @@ struct Shared {
     contended: Option<LeaseInstant>,
 }
 
-/// For how long after somebody had to wait a name counts as contended.
+/// For how long a name counts as contended after a request had to wait.
 const CONTENDED_FOR: Duration = Duration::from_secs(2);
 
 impl Line {
@@ -57,7 +57,7 @@ impl Line {
         self.shared().at = at;
     }
 
-    /// Somebody has to wait. Who comes next lines up before asking all nodes, and does not barge in on who was woken.
+    /// Records that a request has to wait. The next request lines up before asking all nodes, and does not overtake a woken waiter.
     pub(crate) fn is_contended_now(&self) {
         self.shared().contended = Some(LeaseInstant::now());
     }
@@ -68,7 +68,7 @@ impl Line {
         Arc::strong_count(self) > idle || self.shared().contended.is_some_and(lately)
     }
 
-    /// Whether all nodes are to be asked now: nobody has for `long`. Who is told so does it.
+    /// Whether all nodes are to be asked now: no request has asked them for `long`. The caller that receives `true` asks them.
     pub(crate) fn is_to_ask_all(&self, long: Duration) -> bool {
         let (mut shared, now) = (self.shared(), LeaseInstant::now());
         let due = shared.all_asked.is_none_or(|asked| now.since(asked) >= long);
@@ -88,7 +88,7 @@ pub(crate) struct State {
     pub(crate) tally: ReleaseTally,
     pub(crate) queue: Place,
     pub(crate) wake: Option<WakeHandle>,
-    /// Until when it is worth remembering without anybody asking for it.
+    /// Until when it is worth remembering without requests for it.
     pub(crate) kept_until: LeaseInstant,
 }
 
@@ -142,7 +142,7 @@ impl Slot {
         &self.line
     }
 
-    /// Moves on to another node to wait at. Returns what is to be undone where it waited until now.
+    /// Moves on to another node to wait at. Returns the tokens to be undone where it waited until now.
     pub(crate) fn wait_at(&self, at: Option<usize>, nodes: &[Arc<Node>]) -> Vec<Chore> {
         let left = {
             let queue = &self.state().queue;
@@ -151,6 +151,7 @@ impl Slot {
             }
             queue.at.filter(|_| queue.joined).map_or(NodeSet::EMPTY, NodeSet::of)
         };
+        // Before `at` changes: by it `spoil` knows that the token has a place, which only an abandonment removes.
         let chores = self.spoil(left, nodes);
         let queue = &mut self.state().queue;
         (queue.at, queue.joined, queue.listener) = (at, false, None);
@@ -162,7 +163,7 @@ impl Slot {
         Hold::new(self.name.clone(), self.state().tokens[node])
     }
 
-    /// Takes note of what is asked for.
+    /// Takes note of the request.
     pub(crate) fn ask(&self, request: &AcquireRequest) {
         let mut state = self.state();
         state.ttl = state.ttl.max(Some(request.ttl));
@@ -170,7 +171,7 @@ impl Slot {
         state.keep();
     }
 
-    /// Gives up the present tokens at these nodes, and tells what is to be undone: a release where the vote is known,
+    /// Gives up the present tokens at these nodes, and returns the work to undo them: a release where the vote is known,
     /// an abandonment where one may be on its way.
     pub(crate) fn spoil(&self, which: NodeSet, nodes: &[Arc<Node>]) -> Vec<Chore> {
         let mut state = self.state();
@@ -178,6 +179,7 @@ impl Slot {
         let mut chores = Vec::with_capacity(which.len());
         for index in which.iter() {
             let token = std::mem::replace(&mut state.tokens[index], OwnerToken::random());
+            // A release ends a lease only; a place in the queue is given up by an abandonment.
             let queued = state.queue.joined && state.queue.at == Some(index);
             let undo = if sure.contains(index) && !queued { Undo::Release } else { Undo::Abandon };
             let hold = Hold::new(self.name.clone(), token);
@@ -194,12 +196,12 @@ impl Slot {
         self.state().tokens.iter().any(|token| *token != self.token)
     }
 
-    /// Remembers the acquisition for so long, without anybody asking for it.
+    /// Remembers the acquisition for so long, without requests for it.
     pub(crate) fn keep_for(&self, span: Duration) {
         self.state().kept_until = LeaseInstant::now().after(span);
     }
 
-    /// Until when undoing can matter: a lease that nobody renews has ended by then.
+    /// Until when undoing can matter: a lease that is not renewed has ended by then.
     pub(crate) fn undo_until(&self, longer: Duration) -> LeaseInstant {
         let ttl = self.state().ttl.map_or(Duration::from_secs(60), Ttl::get);
         LeaseInstant::now().after(ttl + longer)

@@ -1,4 +1,4 @@
-//! The acquisitions that the driver knows of, by token.
+//! The acquisitions that the driver knows, by token.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,7 +16,7 @@ struct Inner {
     slots: HashMap<OwnerToken, Arc<Slot>>,
     /// Of the names that are taken or waited for, or were contended a short while ago.
     lines: HashMap<LockName, Arc<Line>>,
-    /// How many there may be before those that nobody asks for any more are looked for.
+    /// How many there may be before a sweep looks for those that are no longer requested.
     sweep_at: usize,
     /// The nodes remember them, too.
     abandoned: Tombstones,
@@ -28,7 +28,7 @@ impl Slots {
         let mut inner = self.inner();
         inner.sweep();
         if inner.abandoned.hold(&token) {
-            return Err(Error::new(ErrorKind::NotHeld, "the token was abandoned before its request arrived"));
+            return Err(Error::new(ErrorKind::NotHeld, "this attempt was abandoned before its request arrived"));
         }
         if let Some(slot) = inner.slots.get(&token) {
             return Ok(Arc::clone(slot));
@@ -57,6 +57,7 @@ impl Slots {
 
     pub(crate) fn remove(&self, token: &OwnerToken) {
         let mut inner = self.inner();
+        // Two references to a line are not waiters: that of the map, and that of the slot just removed.
         if let Some(slot) = inner.slots.remove(token)
             && inner.lines.get(&slot.name).is_some_and(|line| !line.is_needed(2))
         {
@@ -86,6 +87,7 @@ impl Inner {
     fn sweep(&mut self) {
         let now = LeaseInstant::now();
         if self.slots.len().max(self.lines.len()) >= self.sweep_at.max(1024) {
+            // Slots first: each of them refers to its line.
             self.slots.retain(|_, slot| Arc::strong_count(slot) > 1 || slot.state().kept_until > now);
             self.lines.retain(|_, line| line.is_needed(1));
             self.sweep_at = self.slots.len().max(self.lines.len()) * 2;

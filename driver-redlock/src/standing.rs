@@ -1,11 +1,12 @@
-//! Where one acquisition stands at each node: what was sent, what was granted, what may yet happen. No time, no I/O.
+//! The state of one acquisition at each node: the requests sent, the votes granted, and the requests that may yet
+//! arrive. No time, no I/O.
 
 use tenure_core::FencingToken;
 use tenure_core::driver::Begun;
 
 use crate::node_set::NodeSet;
 
-/// What is known of one acquisition, node by node.
+/// The known state of one acquisition, node by node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Standing {
     /// Where the present token has been sent.
@@ -14,7 +15,7 @@ pub(crate) struct Standing {
     /// Where a vote may have been or may yet be cast that we do not know of.
     unknown: NodeSet,
     healing: NodeSet,
-    /// Where two votes were sent and one of them was never heard of: what is heard from then on may be of either.
+    /// Where two votes were sent and one of them was never answered: any later answer may belong to either.
     doubted: NodeSet,
     /// Where the present token was sent once more while a vote was not heard of.
     repeated: NodeSet,
@@ -34,7 +35,7 @@ pub(crate) enum Healed {
     NotSent,
     /// It failed, and was surely not applied.
     NotApplied,
-    /// It may be applied yet.
+    /// It may still be applied.
     Unknown,
 }
 
@@ -45,15 +46,16 @@ pub(crate) enum Undo {
     Release,
     /// A request may still be on its way: it is refused when it arrives.
     Abandon,
-    /// One request may still be on its way, and whether the node had the lock has to be known: the lease is ended, which
-    /// tells. If it was held, that request had arrived; else it is refused when it arrives.
+    /// One request may still be on its way, and the driver has to know whether the node had the lock. So it ends the
+    /// lease, and the answer shows it. If the lock was held, that request had arrived; else it is refused when it
+    /// arrives.
     ReleaseOrAbandon,
-    /// The same, when several requests may be: whatever the release tells, they are refused.
+    /// The same, when several requests may be on their way: they are refused, whatever the release answers.
     ReleaseAndAbandon,
 }
 
 impl Undo {
-    /// Whether the node tells if it had the lock.
+    /// Whether the node reports if it had the lock.
     pub(crate) fn tells(self) -> bool {
         self != Self::Abandon
     }
@@ -86,6 +88,7 @@ impl Standing {
     /// A vote is sent to the node.
     pub(crate) fn ask(&mut self, node: usize) {
         self.asked.insert(node);
+        // With two votes on their way, an answer to one says nothing about the other.
         if self.unknown.contains(node) {
             self.repeated.insert(node);
         }
@@ -98,7 +101,7 @@ impl Standing {
         self.granted.insert(node);
     }
 
-    /// The node did not grant, and will not for what was sent so far.
+    /// The node did not grant, and will not grant for any request sent so far.
     pub(crate) fn settle_refused(&mut self, node: usize) {
         self.settle(node);
         self.granted.remove(node);
@@ -136,7 +139,7 @@ impl Standing {
         (self.fence, self.adopted) = (None, false);
     }
 
-    /// It is over: nothing can be won or taken back for it from now on.
+    /// It ends: nothing can be won or taken back for it from now on.
     pub(crate) fn end(&mut self) {
         self.ended = true;
     }

@@ -1,8 +1,8 @@
-//! What a quorum reports, with the feature `tracing`. Without it, nothing is compiled in.
+//! The events of a quorum, with the feature `tracing`. Without it, nothing is compiled in.
 
 use tenure_core::Error;
 
-/// A node began to refuse its votes for a reason that a person has to remove. The others make up for it, so no caller is told.
+/// A node began to refuse its votes for a reason that a person has to remove. The others make up for it, so callers see no error.
 #[cfg(feature = "tracing")]
 pub(crate) fn node_unfit(node: &str, error: &Error) {
     tracing::warn!(name: "tenure.node_unfit", node, %error);

@@ -6,7 +6,7 @@ use tenure_core::{FenceFloor, Result};
 use crate::builder::{RedlockBuilder, Restarts};
 
 impl RedlockBuilder {
-    /// Takes the quorum's own settings out of a URL; the rest is for whoever knows how to reach the nodes.
+    /// Removes the quorum's own settings from a URL; the remaining parameters are for the driver of the nodes.
     ///
     /// | parameter | default | meaning |
     /// |---|---|---|

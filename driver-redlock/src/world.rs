@@ -1,4 +1,4 @@
-//! For tests: a driver over stores in memory, and what they see of it.
+//! For tests: a driver over stores in memory, and the stores' view of it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -72,7 +72,7 @@ impl World {
         }
     }
 
-    /// Somebody else has the lock at these nodes, each by a request of its own.
+    /// Lets other clients take the lock at these nodes, each by a separate request.
     pub(crate) async fn taken_at(&self, nodes: &[usize]) -> Vec<AcquireRequest> {
         let mut taken = Vec::new();
         for node in nodes {

@@ -1,4 +1,4 @@
-//! Wake-ups: a datagram socket for each client, in a folder beside the file.
+//! Wake-ups: a datagram socket for each client, in a folder next to the file.
 
 use std::fs::File;
 use std::io;
@@ -27,19 +27,19 @@ pub(crate) enum Letter {
     Wake(OwnerToken),
     /// The waiter has the lock.
     Hand(OwnerToken, Handed),
-    /// A message is due sooner than those who wait on the queue believed.
+    /// A message is due sooner than the queue's waiting clients expected.
     Queue(QueueName),
     /// The receiving thread should end.
     End,
 }
 
-/// Whether a client can be told something.
+/// Whether a client can receive letters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ear {
     Open,
     /// The process is gone, or has closed its client.
     Gone,
-    /// Nothing is known: its socket may not be looked at.
+    /// Unknown: the socket may not be inspected.
     Unknown,
 }
 
@@ -68,8 +68,8 @@ pub(crate) fn folder_of(file: &Path) -> PathBuf {
 }
 
 impl Belfry {
-    /// Opens the folder, which is made if it is not there, and clears away the sockets of those who died. Tells whether somebody is
-    /// alive.
+    /// Opens the folder, which is made if it is not there, and clears away the sockets of dead clients. Returns whether any client
+    /// is alive.
     pub(crate) fn open(file: &Path) -> Result<(Self, bool)> {
         let path = folder_of(file);
         let made = std::fs::create_dir(&path);
@@ -127,7 +127,7 @@ impl Belfry {
 }
 
 impl Bell {
-    /// Hangs up a bell that nobody else has, and listens.
+    /// Hangs up a bell with a number that no other client has, and listens.
     pub(crate) fn hang(belfry: Arc<Belfry>) -> Result<Self> {
         let hang = || -> io::Result<Self> {
             let client = i64::from_ne_bytes(random()?) & i64::MAX;
@@ -140,7 +140,7 @@ impl Bell {
         hang().map_err(|error| of_system("listen for wake-ups", error))
     }
 
-    /// Tells what came for a waiter or a queue of this client.
+    /// Passes a letter on to its waiter or queue of this client.
     pub(crate) fn ring(&self, letter: &Letter) {
         ring(&self.locks, &self.queues, letter);
     }

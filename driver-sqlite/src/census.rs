@@ -1,4 +1,4 @@
-//! The list of the locks that are held.
+//! The list of held locks.
 
 use async_trait::async_trait;
 use tenure_core::driver::{Census, CensusCapabilities, CensusOrder, CensusPlace, HeldLock, HeldPage};
@@ -6,7 +6,9 @@ use tenure_core::{LockName, Result};
 
 use crate::driver::SqliteDriver;
 use crate::error::{Done, damaged};
+use crate::span::of_micros;
 use crate::store::Turn;
+use crate::{hold, line};
 
 #[async_trait]
 impl Census for SqliteDriver {
@@ -42,10 +44,10 @@ fn held(turn: &Turn<'_>, prefix: &[u8], after: Option<&[u8]>, max: usize) -> Don
         if !name.starts_with(prefix) {
             return Ok(HeldPage::new(locks, None));
         }
-        let name = LockName::new(&name).map_err(|_| damaged("a hold has a name that is none"))?;
-        if let Some(held) = turn.held(&name)? {
-            let holder = held.seen_from_outside(turn.at);
-            locks.push(HeldLock::new(name.clone(), holder).with_waiters(Some(turn.waiters(&name)?)));
+        let name = LockName::new(&name).map_err(|_| damaged("a hold has an invalid name"))?;
+        if let Some(held) = hold::read(turn, &name)? {
+            let holder = held.seen(of_micros(turn.at));
+            locks.push(HeldLock::new(name.clone(), holder).with_waiters(Some(line::count(turn, &name)?)));
         }
         if locks.len() == max || looked == most {
             return Ok(HeldPage::new(locks, Some(CensusPlace::new(name.as_bytes().to_vec()))));

@@ -1,4 +1,4 @@
-//! The clock that all processes of one machine share, and the run of the machine that it belongs to.
+//! The clock that all processes of one machine share, and the machine run that it belongs to.
 
 use rustix::time::ClockId;
 use tenure_core::Result;
@@ -20,10 +20,11 @@ impl Clock {
     /// Finds out which run of the machine this is.
     pub(crate) fn find() -> Result<Self> {
         let text = std::fs::read_to_string(BOOT_ID);
-        let text = text.map_err(|error| of_system(format_args!("tell this run of the machine: {BOOT_ID}"), error))?;
+        let text =
+            text.map_err(|error| of_system(format_args!("identify this boot of the system: {BOOT_ID}"), error))?;
         let boot = text.trim().to_owned();
         if boot.is_empty() {
-            return Err(misconfigured(format!("cannot tell this run of the machine: {BOOT_ID} is empty")));
+            return Err(misconfigured(format!("cannot identify this boot of the system: {BOOT_ID} is empty")));
         }
         // Absent where the kernel has no time namespaces.
         let shift = std::fs::read_to_string(OFFSETS).map_or(0, |text| shift_of(&text));

@@ -1,4 +1,4 @@
-//! Where the file is, and how the driver behaves.
+//! The path of the file and the settings of the driver.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::str::FromStr;
 use tenure_core::driver::BackendUrl;
 use tenure_core::{Error, ErrorKind, FenceFloor, Result};
 
-/// Where the file is, and how the driver behaves. Parsed from a URL, or built from a path.
+/// The path of the file and the settings of the driver. Parsed from a URL, or built from a path.
 ///
 /// ```
 /// use tenure_sqlite::SqliteConfig;
@@ -20,11 +20,11 @@ use tenure_core::{Error, ErrorKind, FenceFloor, Result};
 ///
 /// | part of the URL | what | default |
 /// |---|---|---|
-/// | `sqlite:PATH`, `sqlite:///PATH` | the file; made if it is not there, in a folder that is | the [user's](Self::of_user) |
-/// | `max_waiters` | the most places in the queue of a lock | 10000 |
+/// | `sqlite:PATH`, `sqlite:///PATH` | the file; created if it is missing, in an existing folder | the [user's](Self::of_user) |
+/// | `max_waiters` | the largest number of places in the queue of a lock | 10000 |
 /// | `max_depth` | the deepest re-entry | 1000 |
-/// | `max_dead_letters` | the most dead letters of a queue | 100000 |
-/// | `fence_floor` | what all fences are greater than | the wall clock when the file is made |
+/// | `max_dead_letters` | the largest number of dead letters of a queue | 100000 |
+/// | `fence_floor` | the lower bound of all fences | the wall clock when the file is created |
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "a configuration does nothing until a driver is made of it"]
 pub struct SqliteConfig {
@@ -55,8 +55,8 @@ impl SqliteConfig {
     /// The largest [`max_depth`](Self::max_depth): an entry writes all entries of its hold.
     pub const DEEPEST: u32 = 20_000;
 
-    /// The file at this path. A relative one counts from the folder that the process is in now. It is made if it is not
-    /// there; its folder is not.
+    /// The file at this path. A relative path starts from the current folder of the process. The driver creates the
+    /// file if it is missing, but not its folder.
     ///
     /// # Errors
     ///
@@ -72,9 +72,9 @@ impl SqliteConfig {
         Ok(Self::of(path, MakeFolder::No))
     }
 
-    /// The file of this user: `tenure/locks.db` in `$XDG_STATE_HOME`, or in `~/.local/state`. Its folder is made if it is
-    /// not there, for the user alone. The URL `sqlite:` means it. Programs with different values of these variables use
-    /// different files; [`path`](Self::path) returns which.
+    /// The file of this user: `tenure/locks.db` in `$XDG_STATE_HOME`, or in `~/.local/state`. The driver creates its
+    /// folder if it is missing, accessible only to the user. The URL `sqlite:` means this file. Programs with different
+    /// values of these variables use different files; [`path`](Self::path) returns the path.
     ///
     /// # Errors
     ///
@@ -89,8 +89,8 @@ impl SqliteConfig {
         Self { path, make_folder, caps, fence_floor: FenceFloor::NONE }
     }
 
-    /// The most waiters in the queue of one lock; one more is refused with [`ErrorKind::LimitReached`]. Default:
-    /// 10,000.
+    /// The largest number of waiters in the queue of one lock; one more is refused with [`ErrorKind::LimitReached`].
+    /// Default: 10,000.
     ///
     /// # Errors
     ///
@@ -116,37 +116,37 @@ impl SqliteConfig {
         Ok(self)
     }
 
-    /// The most dead letters of a queue; what finds them full waits. Default: 100,000.
+    /// The largest number of dead letters of a queue; while they are full, further messages wait. Default: 100,000.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::InvalidArgument`] when it is zero.
     pub fn max_dead_letters(mut self, most: u64) -> Result<Self> {
         if most == 0 {
-            return Err(invalid("max_dead_letters of 0 would keep none"));
+            return Err(invalid("max_dead_letters must not be zero"));
         }
         self.caps.max_dead_letters = most;
         Ok(self)
     }
 
-    /// What all fences of the file are greater than from now on. Default: the wall clock in microseconds since 1970, at the
-    /// time when the file was made or first opened after the machine was started.
+    /// The lower bound of all later fences of the file. Default: the wall clock in microseconds since 1970, at the time
+    /// when the file was created or first opened after the machine was started.
     pub fn fence_floor(mut self, floor: FenceFloor) -> Self {
         self.fence_floor = floor;
         self
     }
 
-    /// The file.
+    /// The path of the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Reads a URL that was taken apart.
+    /// Reads a parsed URL.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidArgument`] when it has a host, or a parameter that is not known; and as the setters.
+    /// [`ErrorKind::InvalidArgument`] when it has a host, or an unknown parameter; and the errors of the setters.
     pub fn read(mut url: BackendUrl) -> Result<Self> {
         if url.scheme() != "sqlite" {
             return Err(invalid("the URL of a file begins with sqlite:"));

@@ -1,4 +1,4 @@
-//! The driver: a file, and the thread that has it.
+//! The driver type: a file, and the thread that owns it.
 
 use std::sync::Arc;
 
@@ -6,14 +6,14 @@ use tenure_core::driver::Backend;
 use tenure_core::{LockName, Result};
 
 use crate::config::{Caps, SqliteConfig};
+use crate::decide::{LockRule, decide};
 use crate::error::Done;
-use crate::store::Turn;
 use crate::worker::Worker;
 
 /// What errors and spans call it.
 pub(crate) const DRIVER: &str = "sqlite";
 
-/// Locks in an SQLite file, for the processes of one machine. A clone is the same client.
+/// A driver for locks in an SQLite file, for the processes of one machine. A clone is the same client.
 #[derive(Clone, Debug)]
 pub struct SqliteDriver {
     worker: Arc<Worker>,
@@ -29,24 +29,24 @@ impl SqliteDriver {
     ///
     /// # Cancel safety
     ///
-    /// As [`open`](Self::open).
+    /// Like [`open`](Self::open).
     pub async fn open_url(url: &str) -> Result<Self> {
         Self::open(url.parse()?).await
     }
 
-    /// Opens the file, and makes it if it is not there.
+    /// Opens the file, and creates it if it is missing.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Misconfigured`](tenure_core::ErrorKind::Misconfigured) when the folder is not there or on a network file
-    /// system, the file cannot be written, belongs to another program or was written by a newer release;
-    /// [`Damaged`](tenure_core::ErrorKind::Damaged) when it is no database or a damaged one;
+    /// [`ErrorKind::Misconfigured`](tenure_core::ErrorKind::Misconfigured) when the folder is missing or on a network
+    /// file system, or when the file cannot be written, belongs to another program or was written by a newer release;
+    /// [`Damaged`](tenure_core::ErrorKind::Damaged) when the file is not a database or a damaged one;
     /// [`Denied`](tenure_core::ErrorKind::Denied) when a right is missing;
     /// [`Unavailable`](tenure_core::ErrorKind::Unavailable) when the disk is full or another program locks the file.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future closes what was opened.
+    /// Dropping the future closes the file.
     pub async fn open(config: SqliteConfig) -> Result<Self> {
         let worker = Worker::start(config.clone()).await?;
         Ok(Self { worker: Arc::new(worker), config: Arc::new(config) })
@@ -65,10 +65,10 @@ impl SqliteDriver {
         &self,
         operation: &'static str,
         name: &LockName,
-        work: impl FnOnce(&mut Turn<'_>, &LockName) -> Done<T> + Send + 'static,
+        decision: impl FnOnce(&mut LockRule<'_, '_>) -> Done<T> + Send + 'static,
     ) -> Result<T> {
         let same = name.clone();
-        let answer = self.worker.ask(move |turn| work(turn, &same)).await;
+        let answer = self.worker.ask(move |turn| decide(turn, &same, decision)).await;
         answer.map_err(|error| error.during(DRIVER, operation, name))
     }
 }

@@ -1,4 +1,4 @@
-//! What SQLite's refusals mean.
+//! The mapping of SQLite's errors.
 
 use rusqlite::ErrorCode;
 use tenure_core::{Error, ErrorKind};
@@ -8,7 +8,7 @@ use tenure_core::{Error, ErrorKind};
 pub(crate) enum Failed {
     /// SQLite refused a statement.
     Sql(rusqlite::Error),
-    /// The contract refuses the request, or what is stored cannot be read.
+    /// The contract refuses the request, or stored data is unreadable.
     Refused(Error),
 }
 

@@ -1,19 +1,22 @@
-//! The files of one database: whether they are still those that were opened, and whether only this library wrote to them.
+//! The files of one database: the checks that they are the opened ones, and that no older state was written over them.
 //!
-//! SQLite excludes processes by locks on the file and on `-shm`, and keeps the last commits in `-wal`. All of that belongs to inodes. If
-//! one of the files is removed, replaced or opened by another name, two processes can each have a database of their own and grant the
-//! same lock. So each transaction compares the inodes, and the gate's file says which files belong together: a client that opens them
-//! while others have them open joins their database, or is refused.
+//! SQLite excludes processes by locks on the file and on `-shm`, and keeps the last commits in `-wal`. All of that
+//! belongs to inodes. If one of the files is removed, replaced or opened by another name, two processes can each have a
+//! separate database and grant the same lock. So each transaction compares the inodes, and the gate's file records
+//! which files belong together. If other clients have the files open, a client that opens them joins their database, or
+//! is refused.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, Stat, StatxFlags};
+use rusqlite::{Connection, OpenFlags};
+use rustix::fs::Stat;
 use tenure_core::Result;
 
 use crate::bell::folder_of;
 use crate::error::{misconfigured, of_system};
+use crate::place::mount_of;
 
 /// Which file it is, however it is called.
 type Inode = [u64; 2];
@@ -41,10 +44,12 @@ pub(crate) struct Files {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Record {
     files: Files,
-    /// When this library last wrote to the main file.
+    /// When the main file was last written to, as far as that was looked into.
     written: u64,
     /// `false` while a client moves commits from the log into the file.
     settled: bool,
+    /// No more than the last fence in the main file, which only grows.
+    fence: u64,
 }
 
 /// What `stat` says of a file.
@@ -87,12 +92,8 @@ impl Paths {
             );
             return Err(misconfigured(text));
         }
-        let mount = |path: &Path| {
-            let seen = rustix::fs::statx(rustix::fs::CWD, path, AtFlags::empty(), StatxFlags::MNT_ID).ok()?;
-            StatxFlags::from_bits_retain(seen.stx_mask).contains(StatxFlags::MNT_ID).then_some(seen.stx_mnt_id)
-        };
         let folder = self.main.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        match (mount(&self.main), mount(folder)) {
+        match (mount_of(&self.main), mount_of(folder)) {
             (Some(file), Some(folder)) if file != folder => Err(misconfigured(format!(
                 "{shown} is mounted by itself: mount the folder that it is in, so that all processes share the files beside it"
             ))),
@@ -100,8 +101,8 @@ impl Paths {
         }
     }
 
-    /// Before this client opens the file while others have it open: checks that all files are those of the others, and that no other
-    /// program wrote to them.
+    /// Before this client opens the file while others have it open: checks that all files are those of the others, and that no
+    /// older state was written over them.
     pub(crate) fn join(&self, gate: &File) -> Result<()> {
         match (Record::read(gate)?, self.look()) {
             (Some(record), Ok((files, main))) if record.files == files => record.check_writer(main.written, self, gate),
@@ -112,8 +113,8 @@ impl Paths {
         }
     }
 
-    /// At the beginning of a transaction: checks that these are still the files that were opened, and that no other program wrote to
-    /// them.
+    /// At the beginning of a transaction: checks that these are still the files that were opened, and that no older state was written
+    /// over them.
     pub(crate) fn check(&self, opened: &Files, gate: &File) -> Result<()> {
         match self.look() {
             Ok((files, main)) if files == *opened && main.links == 1 => match Record::read(gate)? {
@@ -128,10 +129,37 @@ impl Paths {
         }
     }
 
-    /// Writes down which files belong together and when the main one was last written to. `settled` is false before a checkpoint.
-    pub(crate) fn note(&self, files: &Files, gate: &File, settled: bool) -> Result<()> {
+    /// Writes down which files belong together, and what the main one is like.
+    pub(crate) fn note(&self, files: &Files, gate: &File) -> Result<()> {
+        let (written, fence) = (look(&self.main)?.written, self.fence_in_file().unwrap_or(0));
+        Record { files: *files, written, settled: true, fence }.write(gate)
+    }
+
+    /// Before this client moves commits into the main file.
+    pub(crate) fn begin_checkpoint(&self, gate: &File) -> Result<()> {
+        Record::read(gate)?.map_or(Ok(()), |record| Record { settled: false, ..record }.write(gate))
+    }
+
+    /// After it. `fence` is the last one, if all commits are in the file now.
+    pub(crate) fn end_checkpoint(&self, gate: &File, fence: Option<u64>) -> Result<()> {
+        let Some(record) = Record::read(gate)? else { return Ok(()) };
         let written = look(&self.main)?.written;
-        Record { files: *files, written, settled }.write(gate)
+        Record { written, settled: true, fence: fence.unwrap_or(record.fence), ..record }.write(gate)
+    }
+
+    /// The last fence in the main file itself, without what the log adds; nothing if it cannot be read. SQLite keeps the locks that this
+    /// process has on the file.
+    ///
+    /// While another program moves commits into the file, its pages are of two states, and the schema may name a page that belongs to
+    /// another table: its row does not look like this one. A page of the right table is of some state that there was.
+    fn fence_in_file(&self) -> Option<u64> {
+        let path: String = self.main.as_os_str().as_encoded_bytes().iter().map(|byte| format!("%{byte:02x}")).collect();
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let db = Connection::open_with_flags(format!("file:{path}?immutable=1"), flags).ok()?;
+        let row = "SELECT fence FROM machine WHERE one = 1 AND typeof(boot) = 'text' AND typeof(wall_ahead) = 'integer' \
+                   AND typeof(fence) = 'integer'";
+        let fence: i64 = db.query_row(row, [], |row| row.get(0)).ok()?;
+        Some(fence.cast_unsigned())
     }
 
     /// How long the log is.
@@ -149,8 +177,8 @@ fn look(path: &Path) -> Result<Look> {
 }
 
 impl Record {
-    const MARK: u64 = u64::from_le_bytes(*b"tenure 1");
-    const LENGTH: usize = 11 * 8;
+    const MARK: u64 = u64::from_le_bytes(*b"tenure 2");
+    const LENGTH: usize = 12 * 8;
 
     fn read(gate: &File) -> Result<Option<Self>> {
         let mut bytes = [0; Self::LENGTH];
@@ -160,29 +188,34 @@ impl Record {
         let inode = |at| [word(at), word(at + 1)];
         let files = Files { main: inode(1), log: inode(3), index: inode(5), bells: inode(7) };
         let whole = length == Self::LENGTH && word(0) == Self::MARK;
-        Ok(whole.then_some(Self { files, written: word(9), settled: word(10) == 1 }))
+        Ok(whole.then_some(Self { files, written: word(9), settled: word(10) == 1, fence: word(11) }))
     }
 
     fn write(&self, gate: &File) -> Result<()> {
         let Files { main, log, index, bells } = self.files;
-        let ends = [self.written, u64::from(self.settled)];
+        let ends = [self.written, u64::from(self.settled), self.fence];
         let words = [[main, log], [index, bells]].into_iter().flatten().flatten().chain(ends);
         let bytes: Vec<u8> = std::iter::once(Self::MARK).chain(words).flat_map(u64::to_le_bytes).collect();
         gate.write_all_at(&bytes, 0).map_err(|error| of_system("write the gate", error))
     }
 
-    /// Checks that only this library wrote to the main file. An old copy that is written over it names the holders of that time.
+    /// Checks that no other content was written over the main file. SQLite in another program may move commits into it, as this library
+    /// does; what it holds is never older after that. An old copy that is written over it names the holders of its time.
     fn check_writer(self, written: u64, paths: &Paths, gate: &File) -> Result<()> {
         if !self.settled {
-            // The writer was killed: while it lives, nobody else passes the gate.
+            // The writer was killed: while it lives, no other writer passes the gate.
             return Self { written, settled: true, ..self }.write(gate);
         }
         if written == self.written {
             return Ok(());
         }
-        Err(misconfigured(format!(
-            "another program wrote to {} while it was open: end all clients, and see whether it is the right file",
-            paths.main.display()
-        )))
+        match paths.fence_in_file() {
+            Some(fence) if fence < self.fence => Err(misconfigured(format!(
+                "an older state was written over {} while it was open: end all clients, and see whether it is the right file",
+                paths.main.display()
+            ))),
+            Some(fence) => Self { written, fence, ..self }.write(gate),
+            None => Ok(()), // the next transaction looks again
+        }
     }
 }

@@ -1,17 +1,18 @@
-//! Plain locks: requests to decisions, decisions to answers.
+//! Plain locks: turns requests into decisions, and decisions into answers.
 
 use std::time::Duration;
 
 use async_trait::async_trait;
 use tenure_core::driver::{
-    AcquireRequest, Acquisition, DistributedLock, Exclusion, Exited, Fencing, ForceReleased, Hold, Inspection,
+    AcquireRequest, Acquisition, DistributedLock, Exclusion, Fencing, ForceReleased, Hold, Inspection,
     LockCapabilities, Released, Renewed, Ttl, TtlRange, Waiting, Watch,
 };
+use tenure_core::rules::locks::{self, Claimant, MOST_FENCES};
 use tenure_core::{Error, FencingToken, LockName, OwnerToken, Result};
 
-use crate::decide::MOST_FENCES;
+use crate::decide::{LockRule, decide};
 use crate::driver::{DRIVER, SqliteDriver};
-use crate::error::Done;
+use crate::error::{Done, Failed};
 use crate::store::Turn;
 
 /// How many holds one renewal may carry. The number bounds how long a transaction keeps others waiting.
@@ -36,26 +37,24 @@ impl DistributedLock for SqliteDriver {
     }
 
     async fn acquire(&self, request: &AcquireRequest) -> Result<Acquisition> {
-        let asked = request.clone();
-        self.call("acquire", &request.name, move |turn, _| turn.acquire(None, &asked)).await
+        self.acquire_for(Claimant::Plain, "acquire", request).await
     }
 
     async fn renew(&self, ttl: Ttl, holds: &[Hold]) -> Vec<Result<Renewed>> {
-        self.renew_each(holds, move |turn, hold| turn.renew(&hold.name, &hold.token, ttl.get())).await
+        self.renew_each(holds, move |turn, hold| {
+            decide(turn, &hold.name, |rule| Ok(rule.renew(&hold.token, ttl.get())))
+        })
+        .await
     }
 
     async fn release(&self, hold: &Hold) -> Result<Released> {
         let token = hold.token;
-        let exited = self.call("release", &hold.name, move |turn, name| turn.exit(None, name, &token));
-        Ok(match exited.await? {
-            Exited::NotHeld => Released::NotHeld,
-            Exited::Released | Exited::Inside { .. } => Released::Released,
-        })
+        self.call("release", &hold.name, move |rule| rule.release(&token)).await
     }
 
     async fn abandon(&self, hold: &Hold) -> Result<()> {
         let token = hold.token;
-        self.call("abandon", &hold.name, move |turn, name| turn.abandon(None, name, &token)).await
+        self.call("abandon", &hold.name, move |rule| rule.abandon(Claimant::Plain, &token)).await
     }
 
     async fn watch(&self, name: &LockName, token: &OwnerToken) -> Result<Watch> {
@@ -64,11 +63,11 @@ impl DistributedLock for SqliteDriver {
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Inspection> {
-        self.call("inspect", name, |turn, name| turn.inspect(name)).await
+        self.call("inspect", name, |rule| rule.inspect()).await
     }
 
     async fn force_release(&self, name: &LockName, expected: Option<FencingToken>) -> Result<ForceReleased> {
-        self.call("force_release", name, move |turn, name| turn.force_release(name, expected)).await
+        self.call("force_release", name, move |rule| rule.force_release(expected)).await
     }
 
     async fn close(&self) {
@@ -77,6 +76,20 @@ impl DistributedLock for SqliteDriver {
 }
 
 impl SqliteDriver {
+    /// Takes or enters a lock.
+    pub(crate) async fn acquire_for(
+        &self,
+        claimant: Claimant,
+        operation: &'static str,
+        request: &AcquireRequest,
+    ) -> Result<Acquisition> {
+        let asked = request.clone();
+        let caps = locks::Caps { waiters: self.caps().max_waiters, depth: self.caps().max_depth };
+        let refused = |refusal| Failed::from(Error::from(refusal));
+        let acquire = move |rule: &mut LockRule<'_, '_>| rule.acquire(claimant, &asked, caps)?.map_err(refused);
+        self.call(operation, &request.name, acquire).await
+    }
+
     /// Renews one after the other in one transaction; a failure on the way is the answer to all.
     pub(crate) async fn renew_each<R: Clone + Send + 'static>(
         &self,

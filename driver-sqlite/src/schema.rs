@@ -1,4 +1,4 @@
-//! What a file has to be, and how a new one is made.
+//! The checks of an existing file, and the creation of a new one.
 
 use rusqlite::Connection;
 use tenure_core::{FenceFloor, Result};
@@ -6,7 +6,7 @@ use tenure_core::{FenceFloor, Result};
 use crate::clock::Clock;
 use crate::error::{Done, damaged, misconfigured, of_sqlite};
 
-/// Tells a file of this library from other databases: `tenu`.
+/// Distinguishes a file of this library from other databases: `tenu`.
 const APPLICATION: i64 = 0x7465_6e75;
 /// The version of the tables. A newer library may write a greater one.
 const VERSION: i64 = 1;
@@ -63,7 +63,7 @@ pub(crate) fn check(db: &Connection) -> Result<()> {
         (APPLICATION, version) if version > VERSION => Err(misconfigured(format!(
             "the tables have version {version}, written by a newer release; this one knows version {VERSION}"
         ))),
-        (APPLICATION, version) => Err(damaged(format!("the tables have version {version}, which there never was"))),
+        (APPLICATION, version) => Err(damaged(format!("the tables have version {version}, which no release wrote"))),
         _ => Err(misconfigured("the file is the database of another program")),
     }
 }
@@ -89,7 +89,7 @@ pub(crate) fn prepare(db: &Connection, clock: &Clock, floor: FenceFloor, others:
         .into());
     }
     if known != clock.boot() {
-        // Whoever held or waited died with that run.
+        // All holders and waiters died with that run.
         db.execute_batch("DELETE FROM hold; DELETE FROM waiter; DELETE FROM grave; DELETE FROM watcher;")?;
         // The clock began anew. Between two runs messages go by the wall clock.
         let shift = ahead - clock.wall_ahead();

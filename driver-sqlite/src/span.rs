@@ -1,4 +1,4 @@
-//! Spans, as the tables keep them.
+//! Spans, as the tables store them.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ pub(crate) fn micros(span: Duration) -> i64 {
     i64::try_from(span.as_micros()).map_or(LONGEST, |micros| micros.min(LONGEST))
 }
 
-/// From microseconds; what is negative has passed.
+/// From microseconds; a negative span has passed and becomes zero.
 pub(crate) fn of_micros(micros: i64) -> Duration {
     Duration::from_micros(u64::try_from(micros).unwrap_or(0))
 }

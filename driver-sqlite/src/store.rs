@@ -1,4 +1,4 @@
-//! The file while it is open: transactions, and the letters that go out after them.
+//! The open file: transactions, and the datagrams that the driver sends after them.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, MAIN_DB, OpenFlags};
+use rusqlite::{Connection, OpenFlags};
 use rustix::fs::FlockOperation;
 use tenure_core::driver::CredibleFences;
 use tenure_core::{Error, ErrorKind, FencingToken, Result};
@@ -17,11 +17,12 @@ use crate::clock::Clock;
 use crate::config::{Caps, MakeFolder, SqliteConfig};
 use crate::error::{Done, damaged, misconfigured, of_commit, of_sqlite, of_system};
 use crate::files::{Files, Paths};
+use crate::place::check_place;
 use crate::schema;
 
 /// How long a program that locks the file without the gate is waited for.
 const BUSY: Duration = Duration::from_millis(500);
-/// After so many requests what is over is looked for, in as many rows of each table.
+/// After so many requests a sweep looks for ended rows, in as many rows of each table.
 const SWEEP: i64 = 32;
 
 /// How long the log may become before its commits are moved into the file: a thousand pages, as is SQLite's own default.
@@ -31,7 +32,7 @@ const LOG: u64 = 1_000 * (4_096 + 24);
 #[derive(Debug)]
 pub(crate) struct Store {
     db: Connection,
-    /// Whoever wants to write waits here in turn. SQLite's own lock decides; this one spares its sleeping.
+    /// Writers wait here in turn. SQLite's own lock decides; this one spares its sleeping.
     gate: File,
     paths: Paths,
     files: Files,
@@ -41,6 +42,18 @@ pub(crate) struct Store {
     bell: Arc<Bell>,
     letters: Vec<(i64, Letter)>,
     sweep: Sweep,
+    log: Log,
+}
+
+/// The log, as it was when commits were last moved into the file.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Log {
+    /// In bytes.
+    pub(crate) length: u64,
+    /// How many of its pages had to stay, since a reader looks at the file as it was before them.
+    pub(crate) kept: i64,
+    /// Commits are moved after this transaction, however short the log is.
+    asked: bool,
 }
 
 #[derive(Debug, Default)]
@@ -58,6 +71,7 @@ pub(crate) struct Turn<'a> {
     pub(crate) caps: Caps,
     /// This client.
     pub(crate) client: i64,
+    log: &'a mut Log,
     belfry: &'a Belfry,
     letters: &'a mut Vec<(i64, Letter)>,
 }
@@ -93,20 +107,20 @@ impl Store {
         db.execute_batch("COMMIT").map_err(of_commit)?;
         let files = paths.files()?;
         if !others {
-            paths.note(&files, &gate, true)?;
+            paths.note(&files, &gate)?;
         }
         let belfry = Arc::new(belfry);
         let bell = Arc::new(Bell::hang(Arc::clone(&belfry))?);
         drop(closed);
-        let (caps, letters, sweep) = (config.caps, Vec::new(), Sweep::default());
-        Ok(Self { db, gate, paths, files, clock, caps, belfry, bell, letters, sweep })
+        let (caps, letters, sweep, log) = (config.caps, Vec::new(), Sweep::default(), Log::default());
+        Ok(Self { db, gate, paths, files, clock, caps, belfry, bell, letters, sweep, log })
     }
 
     pub(crate) fn bell(&self) -> Arc<Bell> {
         Arc::clone(&self.bell)
     }
 
-    /// Runs what has queued up as one transaction. The letters go out after it.
+    /// Runs the queued requests as one transaction. The letters go out after it.
     pub(crate) fn transact(&mut self, work: impl FnOnce(&mut Self)) -> Result<()> {
         let gate = self.gate.try_clone().map_err(|error| of_system("reach the gate", error))?;
         let closed = Gate::close(&gate)?;
@@ -118,7 +132,8 @@ impl Store {
         if ended.is_err() && !self.db.is_autocommit() {
             drop(self.db.execute_batch("ROLLBACK")); // if that fails too, the next BEGIN tells
         }
-        if ended.is_ok() && self.db.total_changes() > before && self.paths.log_length() > LOG {
+        let asked = std::mem::take(&mut self.log.asked);
+        if ended.is_ok() && (asked || (self.db.total_changes() > before && self.paths.log_length() > LOG)) {
             self.checkpoint();
         }
         drop(closed);
@@ -138,10 +153,14 @@ impl Store {
     ///
     /// The transaction before is committed, and its requests are answered, whether this succeeds or not: the next transaction that writes
     /// tries again.
-    fn checkpoint(&self) {
-        if self.paths.note(&self.files, &self.gate, false).is_ok() {
-            drop(self.db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())));
-            drop(self.paths.note(&self.files, &self.gate, true));
+    fn checkpoint(&mut self) {
+        if self.paths.begin_checkpoint(&self.gate).is_ok() {
+            let fence = self.db.query_row("SELECT fence FROM machine", [], |row| row.get::<_, i64>(0));
+            let kept = |row: &rusqlite::Row<'_>| Ok(row.get::<_, i64>(1)? - row.get::<_, i64>(2)?);
+            let kept = self.db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], kept);
+            let fence = fence.ok().filter(|_| matches!(kept, Ok(0))).map(i64::cast_unsigned);
+            drop(self.paths.end_checkpoint(&self.gate, fence));
+            (self.log.length, self.log.kept) = (self.paths.log_length(), kept.unwrap_or(0));
         }
     }
 
@@ -158,6 +177,7 @@ impl Store {
             at: self.clock.now(),
             caps: self.caps,
             client: self.bell.client,
+            log: &mut self.log,
             belfry: &self.belfry,
             letters: &mut self.letters,
         };
@@ -178,7 +198,7 @@ impl Store {
         done.map_err(Error::from)
     }
 
-    /// Forgets what is over, a few rows at a time.
+    /// Deletes ended rows, a few at a time.
     fn sweep(&mut self) -> Done<()> {
         if self.sweep.requests < SWEEP {
             return Ok(());
@@ -227,25 +247,35 @@ impl Drop for Store {
 }
 
 impl Turn<'_> {
-    /// Whether the client can be told something.
+    /// Whether the client can receive letters.
     pub(crate) fn ear(&self, client: i64) -> Ear {
         if client == self.client { Ear::Open } else { self.belfry.ear(client) }
     }
 
-    /// Tells a client something once the transaction is committed.
+    /// Asks for commits to be moved from the log into the file after this transaction.
+    pub(crate) fn move_log(&mut self) {
+        self.log.asked = true;
+    }
+
+    /// The log, as it was when commits were last moved.
+    pub(crate) fn log(&self) -> Log {
+        *self.log
+    }
+
+    /// Sends a client a letter once the transaction is committed.
     pub(crate) fn tell(&mut self, client: i64, letter: Letter) {
         self.letters.push((client, letter));
     }
+}
 
-    /// The first of so many consecutive fences, greater than any before.
-    pub(crate) fn fences(&self, count: u32) -> Done<FencingToken> {
-        let mut raise = self.db.prepare_cached("UPDATE machine SET fence = fence + ?1 RETURNING fence - ?1 + 1")?;
-        let first: i64 = raise.query_row([count], |row| row.get(0))?;
-        let first = u64::try_from(first).ok().and_then(FencingToken::new);
-        match first.filter(|first| CredibleFences::now().contain(*first)) {
-            Some(first) => Ok(first),
-            None => Err(damaged("the counter of fences is not credible: table machine, column fence").into()),
-        }
+/// The first of so many consecutive fences, greater than any before.
+pub(crate) fn fences(db: &Connection, count: u32) -> Done<FencingToken> {
+    let mut raise = db.prepare_cached("UPDATE machine SET fence = fence + ?1 RETURNING fence - ?1 + 1")?;
+    let first: i64 = raise.query_row([count], |row| row.get(0))?;
+    let first = u64::try_from(first).ok().and_then(FencingToken::new);
+    match first.filter(|first| CredibleFences::now().contain(*first)) {
+        Some(first) => Ok(first),
+        None => Err(damaged("the counter of fences is not credible: table machine, column fence").into()),
     }
 }
 
@@ -285,13 +315,13 @@ fn open_database(path: &Path) -> Result<Connection> {
         db.busy_timeout(BUSY).map_err(of_sqlite)?;
         db.set_prepared_statement_cache_capacity(128);
         schema::check(&db)?;
-        if db.is_readonly(MAIN_DB).map_err(of_sqlite)? {
-            return Err(misconfigured("the database cannot be written"));
-        }
+        db.execute_batch("BEGIN IMMEDIATE; ROLLBACK").map_err(of_sqlite)?;
         let set = |db: &Connection| db.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0));
         let mode: String = set(&db).map_err(of_sqlite)?;
         if mode != "wal" {
-            return Err(misconfigured(format!("the file system keeps no write-ahead log: the journal stays {mode}")));
+            return Err(misconfigured(format!(
+                "the file system supports no write-ahead log: the journal stays {mode}"
+            )));
         }
         // A process that opens and closes the file elsewhere in its code loses SQLite's locks on it. Another process that closes its
         // client then counts itself as the last one, and SQLite would remove the log.
@@ -316,7 +346,7 @@ fn make_folder(path: &Path, make: MakeFolder) -> Result<()> {
     }
 }
 
-/// The path without symbolic links. What is beside the file has to have one name, whatever name the file was opened by.
+/// The path without symbolic links. The files beside it have to have the same names, whatever name the file was opened by.
 fn real(path: &Path) -> Result<PathBuf> {
     let failed = |path: &Path, error| of_system(format_args!("look at {}", path.display()), error);
     match (path.canonicalize(), path.parent(), path.file_name()) {
@@ -330,49 +360,11 @@ fn real(path: &Path) -> Result<PathBuf> {
     }
 }
 
-/// Makes the file with the rights that the umask leaves. SQLite would let nobody but its owner write, and gives the files beside it
+/// Makes the file with the rights that the umask leaves. SQLite would let only its owner write, and gives the files beside it
 /// the rights of this one.
 fn make_file(path: &Path) -> Result<()> {
     let made = File::options().write(true).create(true).truncate(false).open(path);
     made.map(drop).map_err(|error| of_system(format_args!("make {}", path.display()), error))
-}
-
-/// That the folder is there, and of this machine alone.
-fn check_place(path: &Path) -> Result<()> {
-    let folder = path.parent().unwrap_or(path);
-    let seen = rustix::fs::statfs(folder)
-        .map_err(|error| of_system(format_args!("look at the folder {}", folder.display()), error.into()))?;
-    match network_of(seen.f_type as u64) {
-        None => Ok(()),
-        Some(kind) => Err(misconfigured(format!(
-            "{} is on a network file system ({kind}), where processes of several machines would not see each other's locks",
-            path.display()
-        ))),
-    }
-}
-
-/// The network file system with this number of `statfs`.
-fn network_of(kind: u64) -> Option<&'static str> {
-    match kind & 0xffff_ffff {
-        0x6969 => Some("NFS"),
-        0x517b => Some("SMB"),
-        0xff53_4d42 => Some("CIFS"),
-        0xfe53_4d42 => Some("SMB2"),
-        0x5346_414f | 0x6b41_4653 => Some("AFS"),
-        0x7375_7245 => Some("Coda"),
-        0x564c => Some("NCP"),
-        0x00c3_6400 => Some("Ceph"),
-        0x0bd0_0bd0 => Some("Lustre"),
-        0x4750_4653 => Some("GPFS"),
-        0x0116_1970 => Some("GFS2"),
-        0x7461_636f => Some("OCFS2"),
-        0x0102_1997 => Some("9P"),
-        0x786f_4256 => Some("VirtualBox shared folders"),
-        0xbaca_cbac => Some("VMware shared folders"),
-        0x1983_0326 => Some("BeeGFS"),
-        0x2003_0528 => Some("OrangeFS"),
-        _ => None,
-    }
 }
 
 #[cfg(test)]
@@ -406,15 +398,5 @@ mod tests {
         assert!(filled.is_ok() && next.is_ok() && ended.is_ok());
         let graves: i64 = store.db.query_row("SELECT count(*) FROM grave", [], |row| row.get(0)).unwrap();
         assert_eq!(graves, 1);
-    }
-
-    #[test]
-    fn network_file_systems_are_known_by_their_numbers() {
-        for (number, kind) in [(0x6969, "NFS"), (0xff53_4d42, "CIFS"), (0xffff_ffff_fe53_4d42, "SMB2")] {
-            assert_eq!(network_of(number), Some(kind));
-        }
-        for local in [0xef53, 0x0102_1994, 0x9123_683e, 0x5846_5342, 0x794c_7630] {
-            assert_eq!(network_of(local), None, "{local:x}");
-        }
     }
 }

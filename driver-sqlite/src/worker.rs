@@ -1,4 +1,4 @@
-//! The thread that has the file: whatever has queued up meanwhile is one transaction.
+//! The thread that owns the file: it runs all queued requests in one transaction.
 
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,7 +14,7 @@ use crate::store::{Store, Turn};
 /// The most requests of one transaction.
 const BATCH: usize = 64;
 
-/// Does its part in the transaction, if there is one; what it returns tells the answer, after the commit or its failure.
+/// Does its part in the transaction, if there is one; the function it returns sends the answer, after the commit or its failure.
 type Job = Box<dyn FnOnce(Option<&mut Store>) -> Tell + Send>;
 type Tell = Box<dyn FnOnce(&Result<()>)>;
 
@@ -56,7 +56,7 @@ impl Worker {
         self.ensure_open().map(|()| &*self.bell)
     }
 
-    /// Does one request in a transaction. It is done also if nobody waits for the answer any more.
+    /// Does one request in a transaction. It is done also if the caller no longer waits for the answer.
     pub(crate) async fn ask<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Turn<'_>) -> Done<T> + Send + 'static,
@@ -92,7 +92,7 @@ impl Worker {
         }
     }
 
-    /// Ends the thread once what was asked for is done.
+    /// Ends the thread once all sent requests are done.
     pub(crate) async fn close(&self) {
         let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner).take();
         drop(jobs);
@@ -117,7 +117,7 @@ fn work(store: &mut Store, jobs: &Receiver<Job>) {
             }
         });
         if let Some(first) = first {
-            // There was no transaction; whoever asked behind this one gets an answer of its own.
+            // There was no transaction; the requests behind this one get their own answers.
             answers.push(first(None));
         }
         answers.into_iter().for_each(|tell| tell(&ended));
@@ -125,11 +125,11 @@ fn work(store: &mut Store, jobs: &Receiver<Job>) {
 }
 
 fn closed() -> Error {
-    Error::new(ErrorKind::Closed, "the database was closed")
+    Error::new(ErrorKind::Closed, "the driver was closed")
 }
 
 fn died() -> Error {
-    Error::new(ErrorKind::Unavailable, "the thread that has the database ended")
+    Error::new(ErrorKind::Unavailable, "the thread of the database has ended")
 }
 
 #[cfg(test)]

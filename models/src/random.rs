@@ -22,10 +22,10 @@ impl Rng {
     }
 }
 
-/// How fences go on after everything was lost.
+/// How fences continue after everything was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grow {
-    /// Beyond those before: the clock tells where.
+    /// Beyond those before: they follow the clock.
     On,
     /// The same may come again.
     Anew,

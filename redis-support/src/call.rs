@@ -1,5 +1,5 @@
-//! What is said to the scripts and what they answer: the keys and arguments that each takes, in which order, and what its answer
-//! means. The scripts' headers say the same.
+//! The calls of the scripts and their answers: the keys and arguments of each script, in their order, and the meaning
+//! of its answer. The scripts' headers give the same information.
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -29,8 +29,8 @@ const MAX_PRESENCE_MS: u64 = 86_400_000;
 /// The deepest re-entry.
 pub(crate) const MAX_DEPTH: u32 = 65_535;
 
-/// How many consecutive fences a grant of a plain lock carries, unless many follow one another too fast: the number that
-/// stands in `part/fence.lua`.
+/// How many consecutive fences a grant of a plain lock carries, unless many follow one another too fast: the number in
+/// `part/fence.lua`.
 pub(crate) const FENCES: u32 = 8;
 
 /// Builds calls from requests.
@@ -45,7 +45,7 @@ pub(crate) struct Calls {
     usual_fences: bool,
     /// What giving the turn to the next waiter takes, as the scripts want it.
     turn: String,
-    /// What waiting takes, by whether somebody waits: written once, for the presence that the client has.
+    /// The arguments for waiting, by whether there are waiters: written once, for the presence that the client has.
     waits: [OnceLock<(u64, [String; 2])>; 2],
 }
 
@@ -352,8 +352,8 @@ pub(crate) fn handed(news: &str) -> Option<Handed> {
     Some(Handed::new(fence, ttl, began_at).with_fences(fences))
 }
 
-/// The fence of a grant while nobody waited, and how far it is ahead of the server's clock as the lock's value says, unless
-/// fences only count; `None` for any other answer of acquire.
+/// The fence of a grant without waiters, and how far it is ahead of the server's clock as the lock's value says, unless fences
+/// only count; `None` for any other answer of acquire.
 pub(crate) fn free_grant(reply: &Reply) -> Option<(FencingToken, &str)> {
     let ahead = match reply {
         Reply::Int(_) => return Some((reply.fence().ok()?, "")),
@@ -400,13 +400,13 @@ pub(crate) fn acquisition(reply: &Reply, ttl: Duration, settings: &RedisSettings
                     .with_answered_at(answered_at),
             ))
         }
-        -1 => Err(Error::new(ErrorKind::NotHeld, "the token was abandoned before its request arrived")),
+        -1 => Err(Error::new(ErrorKind::NotHeld, "this attempt was abandoned before its request arrived")),
         -2 => {
-            let text = format!("the queue of this lock is full: it holds {} waiters", settings.max_waiters);
+            let text = format!("the queue of this lock is full: it has {} waiters", settings.max_waiters);
             Err(Error::new(ErrorKind::LimitReached, text))
         }
         -3 => {
-            let text = format!("the lock is entered {MAX_DEPTH} times already, the deepest that is kept");
+            let text = format!("the owner has entered {MAX_DEPTH} times already, the maximum depth");
             Err(Error::new(ErrorKind::LimitReached, text))
         }
         -8 => Err(stored(at(1)?, at(2)?, "which is not the fence of a hold; force_release ends it")),
@@ -428,7 +428,7 @@ pub(crate) fn floor_ahead(floor: u64) -> Error {
     Error::new(ErrorKind::Misconfigured, text)
 }
 
-/// What a script that hands out fences says of a counter that it cannot go on from.
+/// The error for a counter from which a script cannot hand out further fences.
 pub(crate) fn damaged(key: &Reply, found: &Reply) -> Error {
     let what = "which is no number, or more than a day ahead of the server's clock; no fence was given. Set it to the greatest \
                 fence that was given, or delete it if the clock seeds it";

@@ -1,4 +1,4 @@
-//! The list of held locks: a scan of the keys at each server, and a look at those that are locks.
+//! The list of held locks: a scan of the keys at each server, and a look at the keys that are locks.
 
 use std::collections::BTreeMap;
 
@@ -7,24 +7,24 @@ use futures_util::future::try_join_all;
 use tenure_core::driver::{Census, CensusCapabilities, CensusOrder, CensusPlace, HeldLock, HeldPage};
 use tenure_core::{Error, ErrorKind, LockName, Result};
 
-use crate::lock::RedisLocks;
-use crate::remote::{Placement, RedisExecutor};
-use crate::script::Reply;
-use crate::{call, slot};
+use crate::call;
+use crate::link::Dialer;
+use crate::lock::Driver;
+use crate::script::{Reply, Request};
 
 /// How many locks one script looks at, so that it stays short.
 const LOOKS: usize = 100;
 
-/// A page is one `SCAN` at one server, and then a script for each hundred locks that it told, all at once; in a cluster for each
-/// slot that they are in. In a cluster the servers come one after the other.
+/// A page is one `SCAN` at one server, and then a script for each hundred locks that it returned, all at once; in a cluster for
+/// each slot that they are in. In a cluster the servers come one after the other.
 #[async_trait]
-impl<E: RedisExecutor> Census for RedisLocks<E> {
+impl<D: Dialer> Census for Driver<D> {
     fn capabilities(&self) -> CensusCapabilities {
         CensusCapabilities::new(CensusOrder::None)
     }
 
     async fn held(&self, prefix: &[u8], from: Option<&CensusPlace>, max: usize) -> Result<HeldPage> {
-        let mut homes = self.executor().homes();
+        let mut homes = self.servers().homes();
         homes.sort_by(|(one, _), (other, _)| one.cmp(other));
         let (cursor, server) = match from {
             Some(place) => read(place)?,
@@ -39,7 +39,7 @@ impl<E: RedisExecutor> Census for RedisLocks<E> {
         let (cursor, count) = (cursor.to_string(), max.to_string());
         let pattern = self.calls().keys.lock_pattern(prefix);
         let words = ["SCAN", &cursor, "MATCH", &pattern, "COUNT", &count];
-        let scanned = self.executor().command_at(*slots.start(), &words).await;
+        let scanned = self.servers().request(*slots.start(), &Request::words(&words)).await;
         let scanned =
             scanned.map_err(|error| self.calls().keys.explain(error).at(format_args!("the keys at {home}")))?;
         let (cursor, keys) = scan(&scanned)?;
@@ -48,23 +48,19 @@ impl<E: RedisExecutor> Census for RedisLocks<E> {
             (0, Some((next, _))) => Some(place(0, next)),
             (cursor, _) => Some(place(cursor, home)),
         };
-        // A scan tells a key twice while the server makes room for more of them.
+        // A scan returns a key twice while the server makes room for more of them.
         let names: BTreeMap<&[u8], LockName> =
             keys.into_iter().filter_map(|key| Some((key, self.calls().keys.lock_of(key)?))).collect();
-        Ok(HeldPage::new(self.look(names.into_values().collect()).await?, next))
+        Ok(HeldPage::new(self.held_of(names.into_values().collect()).await?, next))
     }
 }
 
-impl<E: RedisExecutor> RedisLocks<E> {
+impl<D: Dialer> Driver<D> {
     /// Those of the locks that are held.
-    async fn look(&self, names: Vec<LockName>) -> Result<Vec<HeldLock>> {
+    async fn held_of(&self, names: Vec<LockName>) -> Result<Vec<HeldLock>> {
         let mut slots: BTreeMap<u16, Vec<&LockName>> = BTreeMap::new();
         for name in &names {
-            let slot = match self.executor().placement() {
-                Placement::OneServer | Placement::OnePrimary => 0,
-                Placement::Slots => slot::of(&self.calls().keys.lock_key(name)),
-            };
-            slots.entry(slot).or_default().push(name);
+            slots.entry(self.servers().slot(&self.calls().keys.lock_key(name))).or_default().push(name);
         }
         let parts = slots.values().flat_map(|names| names.chunks(LOOKS)).map(async |names: &[&LockName]| {
             let [first, ..] = names else { return Ok(Vec::new()) };
@@ -89,9 +85,9 @@ fn seen(name: &LockName, item: &Reply) -> Result<Option<HeldLock>> {
     Ok(seen.holder.map(|holder| HeldLock::new(name.clone(), holder).with_waiters(Some(seen.waiters))))
 }
 
-/// The cursor that a scan goes on at, and the keys that it told.
+/// The next cursor of a scan, and the keys that it returned.
 fn scan(reply: &Reply) -> Result<(u64, Vec<&[u8]>)> {
-    let unexpected = || Error::new(ErrorKind::Protocol, "an answer to SCAN that is none");
+    let unexpected = || Error::new(ErrorKind::Protocol, "unexpected reply to SCAN");
     let [cursor, keys] = reply.items()? else { return Err(unexpected()) };
     let cursor = std::str::from_utf8(cursor.bytes()?).ok().and_then(|text| text.parse().ok()).ok_or_else(unexpected)?;
     Ok((cursor, keys.items()?.iter().map(Reply::bytes).collect::<Result<_>>()?))
@@ -106,7 +102,7 @@ fn read(place: &CensusPlace) -> Result<(u64, String)> {
         let (cursor, server) = std::str::from_utf8(place.as_bytes()).ok()?.split_once(' ')?;
         Some((cursor.parse().ok()?, server.to_owned()))
     };
-    parts().ok_or_else(|| Error::new(ErrorKind::InvalidArgument, "a place that this driver did not give"))
+    parts().ok_or_else(|| Error::new(ErrorKind::InvalidArgument, "the page token is not from this driver"))
 }
 
 #[cfg(test)]
@@ -114,10 +110,9 @@ mod tests {
     use super::*;
     use crate::config::{Address, RedisConfig, Topology};
     use crate::keyspace::{ClientId, Keyspace};
-    use crate::link::WakeLink;
-    use crate::link::scene::{Scene, server, slot_map};
-    use crate::remote::Remote;
+    use crate::link::scene::{Scene, fit, server, slot_map};
     use crate::settings::RedisSettings;
+    use crate::slot;
 
     fn bytes(text: impl Into<Vec<u8>>) -> Reply {
         Reply::Bytes(text.into())
@@ -131,17 +126,20 @@ mod tests {
         LockName::new(text).unwrap()
     }
 
-    /// A cluster whose map has the servers in this order, each of one range; each answers a scan with what is told of it.
+    /// A cluster whose map has the servers in this order, each of one range; each answers a scan with the result of `scan`.
     async fn cluster(
         servers: &[Address],
         scan: impl Fn(&Address, u64) -> (u64, Vec<&'static str>) + Send + Sync + 'static,
-    ) -> (Scene, RedisLocks<Remote<Scene>>) {
+    ) -> (Scene, Driver<Scene>) {
         let (scene, known, (last, others)) = (Scene::new(), keys(), servers.split_last().unwrap());
         let share = slot::COUNT / u16::try_from(servers.len()).unwrap();
         let mut shares: Vec<_> = others.iter().map(|node| (node, share)).collect();
         shares.push((last, slot::COUNT - share * u16::try_from(others.len()).unwrap()));
         let map = slot_map(&shares);
         scene.answers(move |at, command| {
+            if let Some(answer) = fit(command) {
+                return Ok(answer);
+            }
             let words: Vec<&str> = command.split(' ').collect();
             match words[..] {
                 ["CLUSTER", "SLOTS"] => Ok(map.clone()),
@@ -170,17 +168,12 @@ mod tests {
             }
         });
         let config = RedisConfig::new(Topology::Cluster(servers.to_vec()));
-        let wake = WakeLink::default();
-        let remote = Remote::connect(scene.clone(), &config, "channel".into(), wake.clone()).await.unwrap();
-        (scene, RedisLocks::unchecked(remote, keys(), RedisSettings::default(), wake, None))
+        let locks = Driver::<Scene>::connect_on(scene.clone(), config).await.unwrap();
+        (scene, locks)
     }
 
-    /// The names that all pages from this place on tell, and the servers that were asked, in order.
-    async fn walk(
-        scene: &Scene,
-        locks: &RedisLocks<Remote<Scene>>,
-        from: Option<CensusPlace>,
-    ) -> (Vec<String>, Vec<String>) {
+    /// The names on all pages from this place on, and the servers that were asked, in order.
+    async fn walk(scene: &Scene, locks: &Driver<Scene>, from: Option<CensusPlace>) -> (Vec<String>, Vec<String>) {
         let (mut place, mut names, mut asked) = (from, Vec::new(), Vec::new());
         for _ in 0..10 {
             let page = locks.held(b"", place.as_ref(), 5).await.unwrap();

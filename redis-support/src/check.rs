@@ -1,4 +1,4 @@
-//! What a server must be like before it is trusted with locks.
+//! The check of a server before its first use for locks.
 
 #[cfg(test)]
 mod tests;
@@ -11,10 +11,10 @@ use tenure_core::{Error, ErrorKind, Result};
 
 use crate::call::Calls;
 use crate::error::ExecError;
-use crate::remote::{Placement, RedisExecutor};
-use crate::script::Reply;
+use crate::link::Dialer;
+use crate::script::Request;
+use crate::servers::{Answers, Placement, Servers};
 use crate::settings::Eviction;
-use crate::slot;
 
 /// The oldest server that is supported.
 const OLDEST: (u32, u32) = (6, 2);
@@ -22,12 +22,12 @@ const OLDEST: (u32, u32) = (6, 2);
 /// The most bytes of a remark, and of a version: the server's words are in them.
 const LONGEST_REMARK: usize = 500;
 
-/// What is said of a user who may not run the command of a release that nobody waits for.
+/// The remark on a user who may not run the command of a release without waiters.
 pub(crate) const NO_DELIFEQ: &str = "delifeq is denied or unknown: each release is a script";
 
 const REPLICA: &str = "the server is a read-only replica";
 
-/// What the check at the start could not look at, or was told to overlook.
+/// The checks at the start that were not possible, or that the configuration skips.
 #[derive(Clone, Debug, Default)]
 pub struct Notes {
     server: Option<String>,
@@ -42,23 +42,23 @@ impl Notes {
         Self { server: None, run_id: None, deletes_equal: false, remarks: Vec::new() }
     }
 
-    /// The server's version, if it tells: `7.0.15`, or `Valkey 9.1.2` where it is no Redis.
+    /// The server's version, if it reports one: `7.0.15`, or `Valkey 9.1.2` where it is not Redis.
     #[must_use]
     pub fn server_version(&self) -> Option<&str> {
         self.server.as_deref()
     }
 
-    /// What tells one run of one server from all others, if it tells.
+    /// The id that distinguishes one run of one server from all others, if the server reports it.
     pub(crate) fn run_id(&self) -> Option<&str> {
         self.run_id.as_deref()
     }
 
-    /// Whether all servers have `DELIFEQ` by what they tell, and the user may run it as far as that was tried.
+    /// Whether all servers report to have `DELIFEQ`, and the user may run it as far as that was tried.
     pub(crate) fn deletes_equal(&self) -> bool {
         self.deletes_equal
     }
 
-    /// One sentence fragment for each thing that an operator should know; empty when all is well.
+    /// One sentence fragment for each remark to the operator; empty when there is none.
     #[must_use]
     pub fn remarks(&self) -> &[String] {
         &self.remarks
@@ -76,34 +76,32 @@ impl Notes {
 /// What to make of a server that is a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Replicas {
-    /// A client that begins with one was given the wrong address.
+    /// Refused: a client that begins with a replica has the wrong address.
     Refused,
-    /// A server that became one says so in its answer to the request (READONLY), which is an outage: the connection is made anew,
-    /// and its name may lead elsewhere by then.
+    /// Accepted: a server that became a replica reports it in its answer to the request (READONLY), which is an outage.
+    /// The driver then connects anew, and the server's name may lead to another server by then.
     TellThemselves,
 }
 
-/// What each server tells of itself.
-pub(crate) type Infos = Vec<(String, std::result::Result<Reply, ExecError>)>;
-
-pub(crate) async fn infos<E: RedisExecutor + ?Sized>(executor: &E) -> Infos {
-    executor.command(&["INFO"]).await
+/// The answer of each server to `INFO`.
+pub(crate) async fn infos<D: Dialer>(servers: &Servers<D>) -> Answers {
+    servers.everywhere(&["INFO"]).await
 }
 
-/// Looks at version, mode, role and eviction policy, as the servers tell them, and tries the rights that scripts need.
-pub(crate) async fn server<E: RedisExecutor + ?Sized>(executor: &E, calls: &Calls, infos: Infos) -> Result<Notes> {
+/// Looks at version, mode, role and eviction policy, as the servers report them, and tries the rights that scripts need.
+pub(crate) async fn server<D: Dialer>(servers: &Servers<D>, calls: &Calls, infos: Answers) -> Result<Notes> {
     let mut notes = Notes::default();
-    told(infos, executor.placement(), calls, Replicas::Refused, &mut notes)?;
-    rights(executor, calls, &mut notes).await?;
+    told(infos, servers.placement(), calls, Replicas::Refused, &mut notes)?;
+    rights(servers, calls, &mut notes).await?;
     if notes.deletes_equal {
-        releases_by_value(executor, calls, &mut notes).await?;
+        releases_by_value(servers, calls, &mut notes).await?;
     }
     Ok(notes)
 }
 
-/// What the servers tell about themselves. One that is away keeps none of the others from being looked at.
+/// The properties that the servers report of themselves. One that is away keeps none of the others from being looked at.
 pub(crate) fn told(
-    infos: Infos,
+    infos: Answers,
     placement: Placement,
     calls: &Calls,
     replicas: Replicas,
@@ -159,7 +157,7 @@ pub(crate) fn look(
                     return misconfigured(format!("the server is version {version}, the oldest supported is 6.2"));
                 }
             }
-            // Valkey tells the version of Redis that it is like as well, before this one, and its mode by another name.
+            // Valkey also reports the version of Redis that it is like, before this one, and its mode by another name.
             ("valkey_version", version) => {
                 notes.server = Some(one_line(format!("Valkey {version}").into(), LONGEST_REMARK).into_owned());
             }
@@ -189,11 +187,11 @@ pub(crate) fn look(
 }
 
 /// Tries at every server each command that the scripts use, so that a missing right shows now and not in the first release.
-async fn rights<E: RedisExecutor + ?Sized>(executor: &E, calls: &Calls, notes: &mut Notes) -> Result<()> {
+async fn rights<D: Dialer>(servers: &Servers<D>, calls: &Calls, notes: &mut Notes) -> Result<()> {
     let tries =
-        executor.homes().into_iter().map(async |(server, slots)| (server, rights_at(executor, calls, &slots).await));
+        servers.homes().into_iter().map(async |(server, slots)| (server, rights_at(servers, calls, &slots).await));
     for (server, tried) in join_all(tries).await {
-        let one_of_many = executor.placement() == Placement::Slots;
+        let one_of_many = servers.placement() == Placement::Slots;
         let remarks = tried.map_err(|error| match one_of_many {
             true => error.at(&server),
             false => error,
@@ -205,13 +203,13 @@ async fn rights<E: RedisExecutor + ?Sized>(executor: &E, calls: &Calls, notes: &
     Ok(())
 }
 
-/// Tries at every server the command of a release that nobody waits for. Where the user may not run it, releases are scripts, as
+/// Tries at every server the command of a release without waiters. Where the user may not run it, releases are scripts, as
 /// elsewhere.
-async fn releases_by_value<E: RedisExecutor + ?Sized>(executor: &E, calls: &Calls, notes: &mut Notes) -> Result<()> {
-    let tries = executor.homes().into_iter().map(async |(_, slots)| {
+async fn releases_by_value<D: Dialer>(servers: &Servers<D>, calls: &Calls, notes: &mut Notes) -> Result<()> {
+    let tries = servers.homes().into_iter().map(async |(_, slots)| {
         let keys = calls.rights(&slots).keys;
         let probe = keys.iter().next().map(String::from_utf8_lossy).unwrap_or_default();
-        executor.command_at(slot::of(probe.as_bytes()), &["DELIFEQ", &probe, ""]).await
+        servers.request(servers.slot(probe.as_bytes()), &Request::words(&["DELIFEQ", &probe, ""])).await
     });
     for tried in join_all(tries).await {
         match tried {
@@ -228,20 +226,17 @@ async fn releases_by_value<E: RedisExecutor + ?Sized>(executor: &E, calls: &Call
     Ok(())
 }
 
-/// Tries them at one server, and tells what else was refused there.
-async fn rights_at<E: RedisExecutor + ?Sized>(
-    executor: &E,
-    calls: &Calls,
-    slots: &RangeInclusive<u16>,
-) -> Result<Vec<String>> {
+/// Tries them at one server, and returns the other refusals there.
+async fn rights_at<D: Dialer>(servers: &Servers<D>, calls: &Calls, slots: &RangeInclusive<u16>) -> Result<Vec<String>> {
     let call = calls.rights(slots);
     let explain = |error: ExecError| match error.is_read_only() {
         true => Error::new(ErrorKind::Misconfigured, format!("{REPLICA}; locks need the primary ({error})")),
         false => error.into_error(&calls.keys, Some(call.script)),
     };
     // Both ways of calling a script need a right of their own.
-    let reply = executor.eval(&call).await.map_err(explain)?;
-    executor.evalsha(&call).await.map_err(explain)?;
+    let slot = call.keys.iter().next().map_or(0, |key| servers.slot(key));
+    let reply = servers.request(slot, &Request::by_source(&call)).await.map_err(explain)?;
+    servers.request(slot, &Request::by_digest(&call)).await.map_err(explain)?;
     let (mut lacking, mut remarks) = (Vec::new(), Vec::new());
     for pair in reply.items()?.chunks_exact(2) {
         let command = String::from_utf8_lossy(pair[0].bytes()?).to_lowercase();

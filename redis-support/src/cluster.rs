@@ -1,12 +1,13 @@
-//! The nodes of a cluster, and which of them serves a key.
+//! The nodes of a cluster, and the assignment of keys to them.
 //!
 //! There is a link to every primary, each subscribed to the client's wake-up channel *at that node*. Inside a cluster
-//! `PUBLISH` counts only the listeners of the node that runs it; the waiter of a lock listens at the node that keeps
+//! `PUBLISH` counts only the listeners of the node that runs it. The waiter of a lock listens at the node that keeps
 //! the lock's queue, so the count is right, and a wake-up takes no detour. The server passes every message on to the
-//! other nodes as well: this client then hears a wake-up once for each of its links, which is harmless, as a waiter
-//! that was woken for nothing asks once more. It also hears those that the script took for unheard, having found nobody
-//! at its own node: so a lock is never handed over by message here. Sharded channels (`SPUBLISH`) would spare that, but a script may use only
-//! those in the slot of its keys: a subscription for each name that is waited for, and one round trip more for each wait.
+//! other nodes as well, so this client receives a wake-up once for each of its links. That is harmless: a waiter that
+//! was woken for nothing asks once more. The client also receives wake-ups that the script counted as unheard, having
+//! found no listener at its own node. So a lock is never handed over by message here. Sharded channels (`SPUBLISH`)
+//! would avoid that, but a script may use only channels in the slot of its keys: that requires a subscription for each
+//! name with waiters, and one more round trip for each wait.
 
 #[cfg(test)]
 mod tests;
@@ -197,8 +198,8 @@ impl<D: Dialer> Shared<D> {
         self.stale.notify_one();
     }
 
-    /// Asks a node that is taking over a slot, on a connection of its own: the permission to ask is good for the next
-    /// command of the connection, whoever sends that. The link that hears wake-ups is started beside it.
+    /// Asks a node that is taking over a slot, on its own connection: the permission to ask is good for the next command of the
+    /// connection, from any sender. The link that hears wake-ups is started beside it.
     async fn ask(&self, node: Address, request: &Request<'_>) -> Result<Reply, ExecError> {
         self.link_to(&node)?;
         let limit = self.config.connect_timeout;
@@ -214,11 +215,11 @@ impl<D: Dialer> Shared<D> {
             Err(_) => return Err(not_sent(format!("cannot ask {node}: no connection within {limit:?}"))),
         };
         let limit = self.config.response_timeout;
-        let silent = |_| ExecError::SentUnknown { message: format!("no reply within {limit:?}"), source: None };
+        let silent = |_| ExecError::SentUnknown { message: format!("no answer within {limit:?}"), source: None };
         timeout(limit, socket.send(request)).await.map_err(silent)?
     }
 
-    /// Looks at the map anew: through a link that stands, else through any node that answers.
+    /// Looks at the map anew: through an open link, else through any node that answers.
     async fn refresh(&self) -> Result<(), ExecError> {
         const SLOTS: Request<'_> = Request::words(&["CLUSTER", "SLOTS"]);
         let known: Vec<(Address, Arc<Link<D>>)> =
@@ -374,7 +375,7 @@ pub(crate) fn redirection(message: &str, asked: &Address) -> Option<(u16, Addres
     Some((slot, node(host, port, asked)?))
 }
 
-/// A node that does not know its own name is where it was asked. `None` for what is no name of a host.
+/// A node that does not know its own name is where it was asked. `None` if the text is no name of a host.
 fn node(host: &str, port: u16, asked: &Address) -> Option<Address> {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:%".contains(&byte);
     match (asked, host) {

@@ -1,4 +1,4 @@
-//! How to reach Redis, whatever the client library and the topology.
+//! The configuration of the connection to Redis, whatever the client library and the topology.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use tenure_core::{Error, ErrorKind, Result};
 
 use crate::settings::RedisSettings;
 
-/// Where a server listens.
+/// The address of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Address {
     /// A port of a host.
@@ -39,7 +39,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// How several servers work together.
+/// The topology of the servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Topology {
@@ -51,12 +51,12 @@ pub enum Topology {
     Sentinel {
         /// The sentinels.
         sentinels: Vec<Address>,
-        /// What they call the primary.
+        /// The sentinels' name of the primary.
         service: String,
     },
 }
 
-/// Which version of the protocol is spoken.
+/// The version of the protocol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Protocol {
@@ -82,19 +82,19 @@ impl fmt::Debug for Login {
     }
 }
 
-/// What TLS connections are checked with. Keys are not shown by `Debug`.
+/// The certificates and keys of TLS connections. `Debug` does not show keys.
 #[derive(Clone, Default)]
 pub struct Tls {
-    /// The authorities whose certificates are believed, as PEM; those of the system if `None`.
+    /// The trusted authorities, as PEM; those of the system if `None`.
     pub authorities: Option<Arc<[u8]>>,
-    /// Who the client is, for servers that ask.
+    /// The client's identity, for servers that require one.
     pub identity: Option<Identity>,
 }
 
 /// A client's own certificate.
 #[derive(Clone, Default)]
 pub struct Identity {
-    /// The certificate, and those between it and the authority, as PEM.
+    /// The certificate and its intermediate certificates, as PEM.
     pub certificates: Arc<[u8]>,
     /// The key, as PEM.
     pub key: Arc<[u8]>,
@@ -115,7 +115,7 @@ impl fmt::Debug for Tls {
     }
 }
 
-/// How to reach Redis. Credentials are kept out of `Debug`.
+/// The configuration of the connection to Redis. `Debug` does not show credentials.
 #[derive(Clone, Debug)]
 pub struct RedisConfig {
     pub(crate) topology: Topology,
@@ -131,10 +131,12 @@ pub struct RedisConfig {
     pub(crate) ping_interval: Duration,
     /// How long requests wait for a broken link to come back before they fail as not sent.
     pub(crate) link_patience: Patience,
+    /// Commands are sent on a connection that the caller opened.
+    pub(crate) is_given: bool,
 }
 
 impl RedisConfig {
-    /// Servers of this topology. Nothing is resolved or connected yet.
+    /// A configuration for servers of this topology. It does not resolve or connect yet.
     #[must_use]
     pub fn new(topology: Topology) -> Self {
         Self {
@@ -150,6 +152,7 @@ impl RedisConfig {
             response_timeout: Duration::from_secs(1),
             ping_interval: Duration::from_secs(5),
             link_patience: Patience::EachRequest(Duration::from_millis(500)),
+            is_given: false,
         }
     }
 
@@ -165,7 +168,7 @@ impl RedisConfig {
         Self::new(Topology::Single(Address::Unix(path.into())))
     }
 
-    /// Of the single server at this address, in place of the one that it was of.
+    /// Replaces the address of the single server.
     ///
     /// # Errors
     ///
@@ -174,12 +177,22 @@ impl RedisConfig {
         Ok(Self { topology: Topology::Single(address), ..self.single()? })
     }
 
+    /// The same for commands on a connection that the caller opened: wake-ups use a second connection, as with the older
+    /// protocol, and the given one keeps its name.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidArgument`] when it is of a cluster or of sentinels.
+    pub fn on_given(self) -> Result<Self> {
+        Ok(Self { protocol: Protocol::Resp2, name: None, is_given: true, ..self.single()? })
+    }
+
     /// The same, if it is of a single server.
-    pub(crate) fn single(self) -> Result<Self> {
+    fn single(self) -> Result<Self> {
         match self.topology {
             Topology::Single(_) => Ok(self),
             Topology::Cluster(_) | Topology::Sentinel { .. } => {
-                let text = "what is given leads to one server, and the configuration names a cluster or sentinels";
+                let text = "the given client leads to one server, and the configuration names a cluster or sentinels";
                 Err(Error::new(ErrorKind::InvalidArgument, text))
             }
         }
@@ -199,36 +212,36 @@ impl RedisConfig {
         self
     }
 
-    /// Who logs in at sentinels; default nobody.
+    /// The login at sentinels; default none.
     #[must_use]
     pub fn sentinel_login(mut self, login: Login) -> Self {
         self.sentinel_login = login;
         self
     }
 
-    /// The number of the database; default 0. A cluster has no other.
+    /// The number of the database; default 0. A cluster has only this one.
     #[must_use]
     pub fn database(mut self, database: u32) -> Self {
         self.database = database;
         self
     }
 
-    /// What the server calls the connections that carry commands (`CLIENT SETNAME`); default nothing. A user without
-    /// the right to do that is not refused.
+    /// The name, at the server, of the connections that carry commands (`CLIENT SETNAME`); default none. A user without
+    /// the right to set it is not refused.
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// Which version of the protocol is spoken; default [`Protocol::Resp3`].
+    /// The version of the protocol; default [`Protocol::Resp3`].
     #[must_use]
     pub fn protocol(mut self, protocol: Protocol) -> Self {
         self.protocol = protocol;
         self
     }
 
-    /// Encrypts all connections; default is not to. Needs the feature `tls` of the driver.
+    /// Encrypts all connections; default no encryption. Needs the feature `tls` of the driver.
     #[must_use]
     pub fn tls(mut self, tls: Tls) -> Self {
         self.tls = Some(tls);
@@ -242,7 +255,7 @@ impl RedisConfig {
         self
     }
 
-    /// How long one attempt to connect, log in and subscribe may take; default 1 s.
+    /// The time limit of one attempt to connect, log in and subscribe; default 1 s.
     ///
     /// # Errors
     ///
@@ -252,7 +265,7 @@ impl RedisConfig {
         Ok(self)
     }
 
-    /// How long a reply may take before its outcome counts as unknown; default 1 s.
+    /// The time after which the outcome of a request without a reply counts as unknown; default 1 s.
     ///
     /// # Errors
     ///
@@ -262,8 +275,8 @@ impl RedisConfig {
         Ok(self)
     }
 
-    /// How long a link may be without any reply before it is tried; default 5 s. A link that does not answer within
-    /// half the response timeout is replaced. While commands time out it is tried at once.
+    /// The time without any reply after which a link is tested; default 5 s. A link that does not answer within half
+    /// the response timeout is replaced. While commands time out, a link is tested at once.
     ///
     /// # Errors
     ///
@@ -273,7 +286,7 @@ impl RedisConfig {
         Ok(self)
     }
 
-    /// Where the configuration begins: its one server, the nodes of the cluster, or the sentinels.
+    /// The initial endpoints: the one server, the nodes of the cluster, or the sentinels.
     #[must_use]
     pub fn endpoints(&self) -> Vec<Endpoint> {
         let all = |addresses: &[Address], of: fn(&Self, Address) -> Endpoint| {
@@ -319,29 +332,29 @@ fn within(what: &str, time: Duration) -> Result<Duration> {
     Err(Error::new(ErrorKind::InvalidArgument, format!("a {what} of {time:?} is outside 10 ms to 60 s")))
 }
 
-/// One server and how to log in there. Credentials are kept out of `Debug`.
+/// One server and its login. `Debug` does not show credentials.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
-    /// Where it listens.
+    /// The address of the server.
     pub address: Address,
-    /// Who logs in.
+    /// The login.
     pub login: Login,
     /// The number of the database; always 0 on nodes of a cluster and on sentinels.
     pub database: u32,
     /// The protocol to speak.
     pub protocol: Protocol,
-    /// What encrypts the connection, if anything does.
+    /// The encryption of the connection, if any.
     pub tls: Option<Tls>,
-    /// How long opening, login included, may take.
+    /// The time limit for opening a connection, login included.
     pub timeout: Duration,
 }
 
 /// How long requests wait for a broken link.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Patience {
-    /// Each of them so long.
+    /// Each request waits at most this long.
     EachRequest(Duration),
-    /// Until it has been broken for so long; from then on they fail at once.
+    /// Requests wait until the link has been broken for this long; from then on they fail at once.
     SinceBroken(Duration),
 }
 

@@ -1,4 +1,4 @@
-//! Stored data that no script has written: which key it is, and what to do about it.
+//! Damaged data, which no script has written: its key, and how to repair it.
 
 use tenure_core::{Error, ErrorKind};
 
@@ -8,14 +8,14 @@ use crate::script::Reply;
 /// What a script met, by the server's words.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Met {
-    /// A key of another type; the server does not tell which.
+    /// A key of another type; the server does not report which key.
     AnotherType,
-    /// A value that it cannot go on from. Nothing was changed.
+    /// A value that the script cannot use. Nothing was changed.
     Unreadable { key: String, found: String },
 }
 
 impl Met {
-    /// What a refusal tells of damage; `None` when it is about something else.
+    /// The damage that a refusal reports; `None` when it is about something else.
     pub(crate) fn by(error: &ExecError) -> Option<Self> {
         let ExecError::Server { code, message } = error else { return None };
         if code == "WRONGTYPE" || message.contains("WRONGTYPE ") {
@@ -33,8 +33,8 @@ pub(crate) fn unreadable(key: &[u8], found: &[u8], what: &str) -> Error {
     Error::new(ErrorKind::Damaged, text)
 }
 
-/// The error about a key of another type, from the answer of the script that asks for the types of `keys`. What the script
-/// that met it had done before stands.
+/// The error about a key of another type, from the answer of the script that asks for the types of `keys`. The earlier writes of
+/// the script that met it stay in effect.
 pub(crate) fn another_type<'a>(keys: impl Iterator<Item = &'a [u8]>, types: Option<&Reply>) -> Error {
     let types = types.and_then(|types| types.items().ok()).unwrap_or_default();
     let odd = keys.zip(types).find_map(|(key, found)| {
@@ -42,10 +42,10 @@ pub(crate) fn another_type<'a>(keys: impl Iterator<Item = &'a [u8]>, types: Opti
         let fits = found == b"none" || written.iter().any(|name| name.as_bytes() == found);
         (!fits).then(|| {
             let (key, found, written) = (key.escape_ascii(), found.escape_ascii(), written.join(" or "));
-            format!("the key \"{key}\" is a {found}, not a {written}; put back what it held, or delete it")
+            format!("the key \"{key}\" is a {found}, not a {written}; restore its value, or delete it")
         })
     });
-    let text = odd.unwrap_or_else(|| "a key was of another type than this library writes".to_owned());
+    let text = odd.unwrap_or_else(|| "a key has another type than this library writes".to_owned());
     Error::new(ErrorKind::Damaged, text).half_way()
 }
 
@@ -88,10 +88,10 @@ mod tests {
             assert!(error.kind() == ErrorKind::Damaged && !error.was_not_applied());
             error.message().to_owned()
         };
-        let unknown = "a key was of another type than this library writes";
+        let unknown = "a key has another type than this library writes";
         assert_eq!(
             told(&["hash", "none", "list", "string"]),
-            "the key \"{tenure:a}:w\" is a list, not a zset; put back what it held, or delete it"
+            "the key \"{tenure:a}:w\" is a list, not a zset; restore its value, or delete it"
         );
         assert!(
             told(&["set", "zset", "zset", "hash"]).starts_with("the key \"tenure:a\" is a set, not a string or hash")

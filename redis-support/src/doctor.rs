@@ -1,4 +1,4 @@
-//! What an operator should know about the servers, and what it means for locks.
+//! The health check of the servers, and the consequences of its findings for locks.
 
 #[cfg(test)]
 mod tests;
@@ -11,9 +11,10 @@ use tenure_core::driver::{Checkup, Concern, Doctor, Finding, Topic, one_line};
 
 use crate::call::Calls;
 use crate::check;
-use crate::lock::RedisLocks;
-use crate::remote::{Placement, RedisExecutor};
+use crate::link::Dialer;
+use crate::lock::Driver;
 use crate::script::Reply;
+use crate::servers::{Answers, Placement, Servers};
 
 /// How far a server's clock may be from ours before it is worth a word.
 const CLOCK_NOTED: Duration = Duration::from_secs(1);
@@ -23,9 +24,9 @@ const LONGEST_SEEN: usize = 500;
 
 /// Two commands to each server, and two scripts, one after the other.
 #[async_trait]
-impl<E: RedisExecutor> Doctor for RedisLocks<E> {
+impl<D: Dialer> Doctor for Driver<D> {
     async fn examine(&self) -> Result<Checkup> {
-        examine(self.executor(), self.calls()).await
+        examine(self.servers(), self.calls()).await
     }
 }
 
@@ -35,13 +36,13 @@ fn finding(server: &str, topic: Topic, concern: Concern, seen: impl Into<String>
 }
 
 /// Looks at every server that keeps locks.
-async fn examine<E: RedisExecutor + ?Sized>(executor: &E, calls: &Calls) -> Result<Checkup> {
+async fn examine<D: Dialer>(servers: &Servers<D>, calls: &Calls) -> Result<Checkup> {
     let mut checkup = Checkup::default();
     let mut silence = None;
-    let infos = check::infos(executor).await;
+    let infos = check::infos(servers).await;
     for (server, answer) in &infos {
         match answer {
-            Ok(reply) => look(&mut checkup, server, &String::from_utf8_lossy(reply.bytes()?), executor.placement()),
+            Ok(reply) => look(&mut checkup, server, &String::from_utf8_lossy(reply.bytes()?), servers.placement()),
             Err(error) if error.is_withheld() => checkup.add(finding(
                 server,
                 Topic::Rights,
@@ -50,7 +51,7 @@ async fn examine<E: RedisExecutor + ?Sized>(executor: &E, calls: &Calls) -> Resu
                 "version, eviction, persistence and replicas are unknown; a managed service documents them",
             )),
             Err(error) => {
-                let meaning = "its locks are not served";
+                let meaning = "no lock of this server can be granted";
                 checkup.add(finding(server, Topic::Reach, Concern::Danger, error.to_string(), meaning));
                 silence = Some(error.clone());
             }
@@ -61,27 +62,26 @@ async fn examine<E: RedisExecutor + ?Sized>(executor: &E, calls: &Calls) -> Resu
             Err(error.into_error(&calls.keys, None))
         }
         _ => {
-            clocks(executor, &mut checkup).await;
-            checkup.add(rights(executor, calls, infos).await);
+            clocks(servers, &mut checkup).await;
+            checkup.add(rights(servers, calls, infos).await);
             Ok(checkup)
         }
     }
 }
 
 /// Does what the check at the start does.
-async fn rights<E: RedisExecutor + ?Sized>(executor: &E, calls: &Calls, infos: check::Infos) -> Finding {
-    let server = match executor.placement() {
+async fn rights<D: Dialer>(servers: &Servers<D>, calls: &Calls, infos: Answers) -> Finding {
+    let server = match servers.placement() {
         Placement::OneServer => "the server",
         Placement::OnePrimary => "the primary",
         Placement::Slots => "the nodes",
     };
-    let (concern, seen, meaning) = match check::server(executor, calls, infos).await {
+    let (concern, seen, meaning) = match check::server(servers, calls, infos).await {
         Ok(notes) if notes.remarks().iter().any(|remark| remark == check::NO_DELIFEQ) => {
-            let meaning =
-                "all operations can be served; a release that nobody waits for costs less with the rule +delifeq";
+            let meaning = "all operations are permitted; with the rule +delifeq, a release without waiters costs less";
             (Concern::Note, check::NO_DELIFEQ.into(), meaning)
         }
-        Ok(_) => (Concern::Fine, "every right was tried".into(), "all operations can be served"),
+        Ok(_) => (Concern::Fine, "every operation was tried".into(), "all operations are permitted"),
         Err(error) => (Concern::Danger, error.reason(), "a client that connects now is refused"),
     };
     finding(server, Topic::Rights, concern, seen, meaning)
@@ -95,58 +95,56 @@ pub(crate) fn look(checkup: &mut Checkup, server: &str, info: &str, placement: P
     let mut add = |topic, concern, seen: String, meaning| checkup.add(finding(server, topic, concern, seen, meaning));
     if let Some(version) = field("redis_version") {
         let seen = match field("valkey_version") {
-            Some(valkey) => format!("Valkey {valkey}, which is like version {version} of Redis"),
+            Some(valkey) => format!("Valkey {valkey}, compatible with Redis {version}"),
             None => format!("version {version}"),
         };
         add(Topic::Version, Concern::Fine, seen, "6.2 and later are supported, and Valkey");
     }
     let policy = field("maxmemory_policy").unwrap_or("unknown");
     let (concern, meaning) = match (policy, number("maxmemory")) {
-        ("noeviction", 0) => (Concern::Fine, "no lock is dropped to make room"),
+        ("noeviction", 0) => (Concern::Fine, "the server evicts no lock"),
         ("noeviction", _) => (
             Concern::Note,
-            "no lock is dropped; when the memory is full nothing new is granted, and releases still work",
+            "the server evicts no lock; when its memory is full, it grants no new lock, and releases still work",
         ),
-        _ => {
-            (Concern::Danger, "a full memory may drop a lock that is held; its holder learns of it at its next renewal")
-        }
+        _ => (Concern::Danger, "a full server may evict a held lock; its holder is notified at its next renewal"),
     };
     add(Topic::Eviction, concern, format!("maxmemory {}, policy {policy}", number("maxmemory")), meaning);
     let (seen, concern, meaning) = match field("aof_enabled") {
         Some("1") => (
             "append-only file on",
             Concern::Fine,
-            "a restart keeps locks, but for those of the last second unless appendfsync is always",
+            "a restart keeps locks, except those of the last second unless appendfsync is always",
         ),
         _ => (
             "append-only file off",
             Concern::Note,
-            "a restart may forget locks that are held; fences keep growing, being seeded by the clock",
+            "a restart may lose held locks; fences keep growing, because the clock seeds them",
         ),
     };
     add(Topic::Persistence, concern, seen.into(), meaning);
     let replicas = number("connected_slaves");
     let (concern, meaning) = match (placement, replicas) {
-        (Placement::OneServer, 0) => (Concern::Fine, "nothing takes the place of this server"),
+        (Placement::OneServer, 0) => (Concern::Fine, "there is no replica that could take over"),
         (Placement::OneServer, _) => (
             Concern::Note,
-            "if a replica takes over, the locks that it has not seen are granted twice; their fences differ",
+            "if a replica takes over, it grants the locks that it has not received a second time; their fences differ",
         ),
-        (_, 0) => (Concern::Danger, "no replica can take over: while this server is away its locks are not served"),
+        (_, 0) => (Concern::Danger, "no replica can take over: while this server is down, its locks cannot be granted"),
         _ => (Concern::Note, "a failover may grant the latest locks twice; their fences differ"),
     };
     add(Topic::Replicas, concern, format!("{replicas} replicas attached"), meaning);
 }
 
 /// Compares the servers' clocks with ours. Leases do not depend on it: they are counted on each side by itself.
-async fn clocks<E: RedisExecutor + ?Sized>(executor: &E, checkup: &mut Checkup) {
+async fn clocks<D: Dialer>(servers: &Servers<D>, checkup: &mut Checkup) {
     let asked = SystemTime::now();
-    let answers = executor.command(&["TIME"]).await;
+    let answers = servers.everywhere(&["TIME"]).await;
     let answered = SystemTime::now();
     for (server, answer) in answers {
         let Ok(reply) = answer else { continue }; // what keeps it from answering is told elsewhere
         let Some(time) = time(&reply) else {
-            let meaning = "this is no time; clocks were not compared";
+            let meaning = "the reply is not a time; clocks were not compared";
             checkup.add(finding(&server, Topic::Clock, Concern::Note, format!("{reply:?}"), meaning));
             continue;
         };

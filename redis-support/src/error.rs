@@ -1,4 +1,5 @@
-//! What a failed request means: which refusals prove that nothing was executed, and how to name what is wrong.
+//! The meaning of a failed request: which refusals prove that nothing was executed, and how the error names the
+//! problem.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -10,20 +11,21 @@ use tenure_core::{Error, ErrorKind};
 use crate::keyspace::Keyspace;
 use crate::script::Script;
 
-/// How a request failed, said by an executor. It never holds arguments, credentials or addresses with credentials.
+/// The failure of a request, reported by a connection. It never holds arguments, credentials or addresses with
+/// credentials.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum ExecError {
     /// The request did not leave: the server did not and will not see it.
     NotSent {
-        /// What was wrong, as a lowercase fragment that does not repeat the source.
+        /// The problem, as a lowercase fragment that does not repeat the source.
         message: String,
         /// The client library's error.
         source: Option<Arc<dyn StdError + Send + Sync>>,
     },
-    /// The request left, or may have left, and no reply came.
+    /// The request left, or may have left, and no reply arrived.
     SentUnknown {
-        /// What was wrong, as a lowercase fragment that does not repeat the source.
+        /// The problem, as a lowercase fragment that does not repeat the source.
         message: String,
         /// The client library's error.
         source: Option<Arc<dyn StdError + Send + Sync>>,
@@ -35,17 +37,17 @@ pub enum ExecError {
         /// The rest of it.
         message: String,
     },
-    /// The server answered something that is no reply to this request.
+    /// The server's answer is not a valid reply to this request.
     Protocol {
-        /// What was wrong, as a lowercase fragment.
+        /// The problem, as a lowercase fragment.
         message: String,
     },
-    /// The driver is built without something that the configuration asks for. Nothing was sent.
+    /// The driver was built without a feature that the configuration requires. Nothing was sent.
     Unsupported {
-        /// What is missing, as a fragment.
+        /// The missing feature, as a fragment.
         message: String,
     },
-    /// The executor was closed. Nothing was sent.
+    /// The driver was closed. Nothing was sent.
     Closed,
 }
 
@@ -57,13 +59,13 @@ impl ExecError {
         Self::Server { code: code.to_owned(), message: message.to_owned() }
     }
 
-    /// Nothing was sent, and that is why, if it is known.
+    /// A request that was not sent, with the reason if it is known.
     #[must_use]
     pub fn not_sent(message: impl Into<String>, source: Option<Arc<dyn StdError + Send + Sync>>) -> Self {
         Self::NotSent { message: message.into(), source }
     }
 
-    /// What is told of a request that was to follow this one, and did not.
+    /// The error of a request that was to follow this one, and did not.
     pub(crate) fn before_request(self) -> Self {
         match self {
             Self::SentUnknown { message, source } => Self::NotSent { message, source },
@@ -84,8 +86,7 @@ impl ExecError {
     }
 
     /// Whether the server does not know the script's digest; nothing was executed.
-    #[must_use]
-    pub fn is_no_script(&self) -> bool {
+    pub(crate) fn is_no_script(&self) -> bool {
         matches!(self, Self::Server { code, message } if recognise(code, message) == "NOSCRIPT")
     }
 
@@ -132,10 +133,10 @@ impl fmt::Display for ExecError {
     }
 }
 
-/// Its `Display` tells the causes as well.
+/// Its `Display` includes the causes.
 impl StdError for ExecError {}
 
-/// The error of a request. One that has left is past the handshake of TLS: what ends its session later may be told like a
+/// The error of a request. One that has left is past the handshake of TLS: an error that ends its session later may look like a
 /// fault of that, and its outcome is as unknown as after any other end.
 fn with_source(kind: ErrorKind, message: String, source: Option<Arc<dyn StdError + Send + Sync>>) -> Error {
     let Some(source) = source else { return Error::new(kind, message) };
@@ -179,9 +180,9 @@ fn recognise<'a>(code: &'a str, message: &str) -> &'a str {
 }
 
 impl Keyspace {
-    /// The error for users of a request that no script made, such as connecting.
+    /// The error for users, of a request without a script, such as connecting.
     #[must_use]
-    pub fn explain(&self, error: ExecError) -> Error {
+    pub(crate) fn explain(&self, error: ExecError) -> Error {
         error.into_error(self, None)
     }
 }

@@ -1,4 +1,4 @@
-//! How keys and channels are spelled. No other place formats one.
+//! The spelling of keys and channels. No other module formats one.
 //!
 //! With prefix `tenure` and the name `orders/42`:
 //!
@@ -12,17 +12,19 @@
 //! | `tenure:{electorate}` | which quorum the server votes in |
 //! | `tenure:{fence}` | the fence counter of all names ([`FenceScope::Node`]) |
 //! | `tenure:wake:<client>` | a channel, not a key: wake-ups for the waiters of one client |
-//! | `{tenure:dq:orders}:` and `t m r o d i s h j n z c` | the delay queue `orders`, as the scripts of queues say |
+//! | `{tenure:dq:orders}:` and `t m r o d i s h j n z c` | the delay queue `orders`; the scripts of queues describe each |
 //! | `tenure:{dq}` | the names of all delay queues |
 //! | `{tenure:dq%-a7}:orders:` and the same letters | in a cluster, the queue `orders`, if that is in group `a7` of 256 |
 //! | `{tenure:dq%-a7}` | there, the names of the queues of that group |
 //!
-//! In a name, the bytes `{`, `}`, `%`, below 0x21 and above 0x7e are written as `%XX`. So no two names meet; a lock's
-//! key holds no brace, hashes as a whole and shares its slot with its side keys; and only keys that are not locks hold
-//! a brace. A queue and a lock named `dq:` and its name share a slot, but no key: their suffixes differ.
+//! In a name, the bytes `{`, `}`, `%`, below 0x21 and above 0x7e are written as `%XX`. So different names have
+//! different keys. A lock's key holds no brace, hashes as a whole and shares its slot with its side keys; and only keys
+//! that are not locks hold a brace. A queue and a lock named `dq:` and its name share a slot, but no key: their
+//! suffixes differ.
 //!
-//! In a cluster all queues cannot share a slot with one list of their names. So each belongs to a group by its name, and
-//! a group shares a slot with a list of its own: a queue enters it in the script that stores the message.
+//! In a cluster all queues cannot share a slot with one list of their names. So each belongs to a group by its name,
+//! and a group shares a slot with its own list of names: the script that stores the message also adds the queue to the
+//! list.
 
 mod queues;
 
@@ -34,21 +36,20 @@ use crate::script::ArgList;
 use crate::settings::{FenceScope, Prefix, RedisSettings};
 use crate::slot;
 
-/// What a client's wake-up channel is told apart by: 16 random characters.
+/// The id of a client's wake-up channel: 16 random characters.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClientId(String);
+pub(crate) struct ClientId(String);
 
 impl ClientId {
     /// A fresh one.
-    #[must_use]
-    pub fn random() -> Self {
+    pub(crate) fn random() -> Self {
         Self(OwnerToken::random().expose().as_str()[..16].to_owned())
     }
 }
 
 /// The keys and channels of one prefix, as one client sees them.
 #[derive(Clone, Debug)]
-pub struct Keyspace {
+pub(crate) struct Keyspace {
     prefix: String,
     scope: FenceScope,
     client: ClientId,
@@ -57,21 +58,18 @@ pub struct Keyspace {
 
 impl Keyspace {
     /// The keyspace of `prefix`, for the client `client`.
-    #[must_use]
-    pub fn new(prefix: Prefix, scope: FenceScope, client: ClientId) -> Self {
+    pub(crate) fn new(prefix: Prefix, scope: FenceScope, client: ClientId) -> Self {
         Self { prefix: prefix.into_string(), scope, client, over_slots: false }
     }
 
     /// The same for a cluster, where the keys of a script must share a slot.
-    #[must_use]
-    pub fn over_slots(mut self) -> Self {
+    pub(crate) fn over_slots(mut self) -> Self {
         self.over_slots = true;
         self
     }
 
-    /// The keyspace that `settings` ask for.
-    #[must_use]
-    pub fn of(settings: &RedisSettings, client: ClientId) -> Self {
+    /// The keyspace for `settings`.
+    pub(crate) fn of(settings: &RedisSettings, client: ClientId) -> Self {
         Self::new(settings.prefix.clone(), settings.fence_scope, client)
     }
 
@@ -79,9 +77,8 @@ impl Keyspace {
         self.over_slots
     }
 
-    /// The key of the lock itself, for whoever looks at the store past the driver.
-    #[must_use]
-    pub fn lock_key(&self, name: &LockName) -> Vec<u8> {
+    /// The key of the lock itself.
+    pub(crate) fn lock_key(&self, name: &LockName) -> Vec<u8> {
         let mut key = Vec::new();
         self.lock(&mut key, name);
         key
@@ -111,8 +108,7 @@ impl Keyspace {
     }
 
     /// The channel that this client listens on.
-    #[must_use]
-    pub fn wake_channel(&self) -> String {
+    pub(crate) fn wake_channel(&self) -> String {
         format!("{}{}", self.wake_channel_prefix(), self.client.0)
     }
 
@@ -216,6 +212,14 @@ impl Keyspace {
         out.extend_from_slice(self.prefix.as_bytes());
         out.push(b':');
         encode(out, name.as_bytes());
+    }
+}
+
+impl RedisSettings {
+    /// The key of a lock, for tools that read the server without the driver.
+    #[must_use]
+    pub fn lock_key(&self, name: &LockName) -> Vec<u8> {
+        Keyspace::of(self, ClientId::random()).lock_key(name)
     }
 }
 

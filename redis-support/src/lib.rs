@@ -1,33 +1,33 @@
-//! The one Redis brain: scripts, key layout, replies and errors that every Redis driver of tenure shares.
+//! The common base of tenure's Redis drivers: scripts, key layout, replies and errors.
 //!
-//! A driver on a client library brings a [`Dialer`], which opens connections and sends commands on them, and tells
-//! honestly how far a request got. [`RedisLocks`] makes the driver traits of `tenure-core` out of it. Nothing here knows
-//! a client library, and no driver knows a script, the name of a key, or where a primary is.
+//! A driver on a client library provides a [`Dialer`], which opens connections, sends commands on them, and reports
+//! exactly how far a request got. [`Driver`] implements the driver traits of `tenure-core` on top of it. This crate uses
+//! no client library, and no dialer knows a script, the name of a key, or the address of a primary.
 //!
 //! | module | what it alone knows |
 //! |---|---|
-//! | `scripts/*.lua`, `script` | what happens at the server, and the digests |
-//! | `keyspace` | how keys and channels are spelled |
-//! | `call` | which keys and arguments a script takes, in which order, and what its answer means |
-//! | `error` | what a server's refusal means, and how to name it |
+//! | `scripts/*.lua`, `script` | the operations at the server, and the digests |
+//! | `keyspace` | the spelling of keys and channels |
+//! | `call` | the keys and arguments of each script, in their order, and the meaning of its answer |
+//! | `error` | the meaning of a server's refusal, and its name in errors |
 //! | `config`, `url` | how to reach servers, in code and as text |
-//! | `link` | when a connection is to be replaced |
-//! | `sentinel`, `cluster`, `slot` | which server a request goes to |
-//! | `given` | what is to be checked of a connection that somebody else opened |
-//! | `voting`, `nodes` | the servers of a quorum, of which some may be down |
-//! | `check` | what a server must be like before it is trusted |
-//! | `values` | which releases may be one command, and of which value |
-//! | `queue` | the same for delay queues |
+//! | `connect` | how to connect, also on a connection that the caller opened |
+//! | `servers`, `sentinel`, `cluster`, `slot` | the server that a request goes to |
+//! | `link` | when to replace a connection |
+//! | `lock`, `reentrant`, `voting` | the requests of locks, and which releases may be one command |
+//! | `queue` | the requests of delay queues |
+//! | `nodes`, `seats` | the servers of a quorum, of which some may be down |
+//! | `check`, `doctor`, `census` | the check of a server before its first use, its health, and its held locks |
 
 mod call;
 mod census;
 mod check;
 mod cluster;
 mod config;
+mod connect;
 mod damage;
 mod doctor;
 mod error;
-mod given;
 mod keyspace;
 mod link;
 mod lock;
@@ -36,10 +36,10 @@ mod nodes;
 mod properties;
 mod queue;
 mod reentrant;
-mod remote;
 mod script;
 mod seats;
 mod sentinel;
+mod servers;
 mod settings;
 mod slot;
 mod url;
@@ -48,10 +48,7 @@ mod voting;
 pub use check::Notes;
 pub use config::{Address, Endpoint, Identity, Login, Protocol, RedisConfig, Tls, Topology};
 pub use error::ExecError;
-pub use keyspace::{ClientId, Keyspace};
-pub use link::{Dialer, Heard, Listen, Socket, WakeLink};
-pub use lock::RedisLocks;
-pub use nodes::connect_nodes;
-pub use remote::{Placement, RedisExecutor, Remote};
-pub use script::{ArgList, Reply, Request, SCRIPTS, Script, ScriptCall};
-pub use settings::{Eviction, FenceScope, Fences, Prefix, RedisSettings};
+pub use link::{Dialer, Heard, Listen, Socket};
+pub use lock::Driver;
+pub use script::{Reply, Request, scripts};
+pub use settings::{Eviction, Fences, Prefix, RedisSettings};

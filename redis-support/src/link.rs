@@ -1,7 +1,8 @@
-//! What a client library has to bring, to open a connection and to send a command on it; and a link to one server that outlives
-//! its connections, and the runtimes that they live on.
+//! The interface that a client library implements, to open a connection and to send a command on it; and a link to one
+//! server that outlives its connections, and the runtimes that they live on.
 //!
-//! Where the primary is (`sentinel`) and which node serves a key (`cluster`) stands above, once for all libraries.
+//! The modules `sentinel` (the address of the primary) and `cluster` (the node of a key) are layers above it, once for
+//! all libraries.
 
 mod keep;
 #[cfg(test)]
@@ -27,23 +28,23 @@ use crate::config::{Address, Endpoint, Patience, RedisConfig};
 use crate::error::ExecError;
 use crate::script::{Reply, Request};
 
-/// What came in on a channel.
+/// An event on a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard<'a> {
     /// The payload of a message.
     Message(&'a [u8]),
-    /// The connection is of no use any more: what comes from now on may be another server's.
+    /// The connection is of no use any more: later messages may be from another server.
     Cut,
     /// Messages may have been lost.
     Gap,
 }
 
-/// A channel to listen on, and where its messages go.
+/// A channel to listen on, and the receiver of its messages.
 #[derive(Clone)]
 pub struct Listen {
     /// The name of the channel.
     pub channel: String,
-    /// Called with everything that comes in. It does not block.
+    /// Called with every event. It does not block.
     pub sink: Arc<dyn Fn(Heard<'_>) + Send + Sync>,
 }
 
@@ -58,8 +59,19 @@ pub trait Dialer: Debug + Send + Sync + 'static {
     /// An open connection. Dropping it closes it.
     type Socket: Socket;
 
-    /// A short constant name of the driver: `"redis"`.
-    fn driver(&self) -> &'static str;
+    /// A short name of the driver: `"redis"`.
+    const DRIVER: &'static str;
+
+    /// The beginning of the scheme of the driver's URLs: nothing, or `fred+`.
+    const SCHEME: &'static str;
+
+    /// Checks the configuration against what the dialer was given by the caller, and adds the facts that this
+    /// determines. A dialer that opens all connections by the configuration returns it unchanged.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidArgument`](tenure_core::ErrorKind::InvalidArgument) when the two do not fit.
+    fn agree(&self, config: RedisConfig) -> tenure_core::Result<RedisConfig>;
 
     /// Opens one connection, logs in, and subscribes to the channel of `listen` if one is given. It has the
     /// subscription when this returns. With the older protocol such a connection carries no commands but `PING`.
@@ -70,7 +82,7 @@ pub trait Dialer: Debug + Send + Sync + 'static {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future closes what was opened.
+    /// Dropping the future closes the connection.
     fn dial(
         &self,
         endpoint: &Endpoint,
@@ -102,14 +114,14 @@ const DOUBT_AFTER: Duration = Duration::from_millis(200);
 pub(crate) enum Route<D: Dialer> {
     /// Always to the same server.
     Fixed(Endpoint),
-    /// To whichever server the sentinels name.
+    /// To the server that the sentinels name.
     Named(Arc<dyn NamesPrimary<D::Socket>>),
 }
 
 /// Who knows which server is the primary.
 #[async_trait]
 pub(crate) trait NamesPrimary<S>: Send + Sync {
-    /// What it stands for, in words.
+    /// Its description, in words.
     fn place(&self) -> String;
 
     /// Returns when there may be another primary. Dropping the future forgets no news.
@@ -179,7 +191,7 @@ struct Shared<D: Dialer> {
 }
 
 impl<D: Dialer> Link<D> {
-    /// A link that is not connected yet. `news` is told when it goes down or comes up.
+    /// A link that is not connected yet. `news` is notified when it goes down or comes up.
     pub(crate) fn new(
         dialer: Arc<D>,
         route: Route<D>,
@@ -212,7 +224,8 @@ impl<D: Dialer> Link<D> {
         Ok(self)
     }
 
-    /// Connects, and starts the task that keeps it so, whether this first attempt succeeds or not; tells how it went.
+    /// Connects, and starts the task that keeps it so, whether this first attempt succeeds or not; returns the result of the
+    /// attempt.
     pub(crate) async fn join(self) -> (Self, Result<(), ExecError>) {
         let (state, live, outcome) = match self.shared.open().await {
             Ok(live) => (State::Up(Arc::clone(&live)), Some(live), Ok(())),
@@ -234,7 +247,7 @@ impl<D: Dialer> Link<D> {
         *self.supervisor.lock().unwrap_or_else(PoisonError::into_inner) = Some(task);
     }
 
-    /// Goes on here if the runtime has ended that the link was kept on.
+    /// Starts the supervising task here if the runtime of the last one has ended.
     fn revive(&self) {
         let mut supervisor = self.supervisor.lock().unwrap_or_else(PoisonError::into_inner);
         if supervisor.as_ref().is_some_and(JoinHandle::is_finished) && self.shared.begin_anew() {
@@ -247,12 +260,12 @@ impl<D: Dialer> Link<D> {
         self.shared.place()
     }
 
-    /// Whether a connection stands.
+    /// Whether there is an open connection.
     pub(crate) fn is_up(&self) -> bool {
         matches!(&*self.shared.state.borrow(), State::Up(_))
     }
 
-    /// Waits until a connection stands, at most `limit`.
+    /// Waits until a connection is open, at most `limit`.
     pub(crate) async fn up(&self, limit: Duration) -> Result<(), ExecError> {
         if self.shared.up().is_none() {
             self.revive();
@@ -286,7 +299,7 @@ impl<D: Dialer> Link<D> {
                 }
                 Err(error)
             }
-            Err(_) => Err(ExecError::SentUnknown { message: format!("no reply within {limit:?}"), source: None }),
+            Err(_) => Err(ExecError::SentUnknown { message: format!("no answer within {limit:?}"), source: None }),
         }
     }
 
@@ -367,7 +380,7 @@ impl<D: Dialer> Shared<D> {
         }
     }
 
-    /// Changes the state, unless the link was closed; tells whether it did.
+    /// Changes the state, unless the link was closed; returns whether it did.
     fn set(&self, state: State<D::Socket>) -> bool {
         let open = self.state.send_if_modified(|current| {
             let open = !matches!(current, State::Closed);
@@ -390,7 +403,7 @@ impl<D: Dialer> Shared<D> {
         open
     }
 
-    /// Counts as broken only since now, unless it was closed; tells whether it did not.
+    /// Counts as broken only since now, unless it was closed; returns whether it did not.
     fn begin_anew(&self) -> bool {
         self.state.send_if_modified(|state| {
             let open = !matches!(state, State::Closed);
@@ -439,9 +452,9 @@ impl<S: Socket> Live<S> {
 
 // Wake-ups, from a client library's push messages to the waiters of this process.
 
-/// What a driver feeds with the messages of its client's channel, and with news of the link. Clones are the same.
+/// The receiver of the messages on a client's channel, and of the state of its links. Clones are the same.
 #[derive(Clone, Debug, Default)]
-pub struct WakeLink {
+pub(crate) struct WakeLink {
     router: WakeRouter,
     queues: QueueRouter,
     /// How often a connection broke or was made anew.
@@ -449,10 +462,21 @@ pub struct WakeLink {
 }
 
 impl WakeLink {
-    /// A message on the client's channel: the token of the waiter that it is for, alone or, behind `;`, with the lease that it
-    /// was given; or `!` and the name of a delay queue (no token has that sign). Anything else is ignored; but what a later
-    /// version says behind the token is a reason to ask.
-    pub fn deliver(&self, payload: &[u8]) {
+    /// The client's channel, whose messages this receives.
+    pub(crate) fn listen(&self, channel: String) -> Listen {
+        let wake = self.clone();
+        let sink = move |heard: Heard<'_>| match heard {
+            Heard::Message(payload) => wake.deliver(payload),
+            Heard::Cut => wake.link_cut(),
+            Heard::Gap => wake.link_up(),
+        };
+        Listen { channel, sink: Arc::new(sink) }
+    }
+
+    /// A message on the client's channel: the token of the waiter, alone or, after `;`, with the lease that it
+    /// received; or `!` and the name of a delay queue (no token has that sign). Anything else is ignored. If a later
+    /// version adds other text after the token, the waiter asks.
+    pub(crate) fn deliver(&self, payload: &[u8]) {
         if let Some(name) = payload.strip_prefix(b"!") {
             if let Ok(queue) = QueueName::new(name) {
                 self.queues.wake(&queue); // as below
@@ -468,14 +492,15 @@ impl WakeLink {
         };
     }
 
-    /// The link broke: what waiters are told from now on may be by the clock of another server, until they have asked it.
-    pub fn link_cut(&self) {
+    /// The link broke: later messages to waiters may follow the clock of another server, until the waiters have asked
+    /// it.
+    pub(crate) fn link_cut(&self) {
         self.renewed.fetch_add(1, Ordering::AcqRel);
         self.router.cut();
     }
 
-    /// The link and the subscription stand again after a gap, in which messages may have been lost: all waiters ask.
-    pub fn link_up(&self) {
+    /// The link and the subscription work again after a gap, in which messages may have been lost: all waiters ask.
+    pub(crate) fn link_up(&self) {
         self.renewed.fetch_add(1, Ordering::AcqRel);
         self.router.wake_all();
         self.queues.wake_all();

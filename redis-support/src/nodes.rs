@@ -13,32 +13,37 @@ use tenure_core::{Error, ErrorKind, Result};
 
 use crate::config::{Endpoint, Patience, RedisConfig, Topology};
 use crate::keyspace::{ClientId, Keyspace};
-use crate::link::Dialer;
-use crate::link::WakeLink;
-use crate::lock::RedisLocks;
-use crate::remote::Remote;
+use crate::link::{Dialer, WakeLink};
+use crate::lock::Driver;
 use crate::seats::{Seat, Seats};
+use crate::servers::Servers;
 
 /// A node that has been away for longer is not waited for at all: the others do not need it.
 const LINK_PATIENCE: Patience = Patience::SinceBroken(Duration::from_millis(100));
 
-/// Connects to all nodes of a quorum at once, each within its connect timeout, and checks those that answer. Needs a
-/// tokio runtime, which the connections and the tasks that keep them alive stay on.
-///
-/// A node is returned with its name, `host:port` and the database if it is not 0. As long as a majority answers, nodes
-/// that do not are returned as well: their links go on trying, and they are checked before their first vote. Checked is
-/// also that no two nodes are the same server, by the run id that `INFO` tells.
-///
-/// # Errors
-///
-/// [`ErrorKind::InvalidArgument`] when a configuration is not of a single server; [`ErrorKind::Unavailable`] when no
-/// majority can be reached; that of the node, such as [`ErrorKind::Denied`] or [`ErrorKind::Misconfigured`], when
-/// somebody has to mend it: the latter also for one server under two addresses. The nodes are named.
-///
-/// # Cancel safety
-///
-/// Dropping the future closes what was opened.
-pub async fn connect_nodes<D: Dialer + Clone>(
+impl<D: Dialer + Clone + Default> Driver<D> {
+    /// Connects to all nodes of a quorum at once, each within its connect timeout, and checks those that answer. Needs a
+    /// tokio runtime, which runs the connections and their tasks.
+    ///
+    /// It returns each node with its name, `host:port` and the database if it is not 0. As long as a majority answers, it
+    /// also returns the nodes that do not: their links keep trying, and they are checked before their first vote. It also
+    /// checks that no two nodes are the same server, by the run id in `INFO`.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidArgument`] when a configuration is not of a single server; [`ErrorKind::Unavailable`] when no
+    /// majority can be reached; the node's error, such as [`ErrorKind::Denied`] or [`ErrorKind::Misconfigured`], when a
+    /// person has to repair it: the latter also for one server under two addresses. The error names the nodes.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future closes all connections that it opened.
+    pub async fn connect_nodes(nodes: &[RedisConfig]) -> Result<Vec<(String, Arc<dyn QuorumNode>)>> {
+        connect_nodes(D::default(), nodes).await
+    }
+}
+
+async fn connect_nodes<D: Dialer + Clone>(
     dialer: D,
     configs: &[RedisConfig],
 ) -> Result<Vec<(String, Arc<dyn QuorumNode>)>> {
@@ -77,7 +82,7 @@ async fn join<D: Dialer>(
     server: Endpoint,
     config: &RedisConfig,
     seats: Arc<Seats>,
-) -> (String, RedisLocks<Remote<D>>, Result<()>) {
+) -> (String, Driver<D>, Result<()>) {
     let config = RedisConfig { link_patience: LINK_PATIENCE, ..config.clone() };
     let name = match server.database {
         0 => server.address.to_string(),
@@ -85,10 +90,10 @@ async fn join<D: Dialer>(
     };
     let keys = Keyspace::of(&config.settings, ClientId::random());
     let wake = WakeLink::default();
-    let (remote, first) = Remote::join(dialer, server, &config, keys.wake_channel(), wake.clone()).await;
+    let (servers, first) = Servers::join(dialer, server, &config, wake.listen(keys.wake_channel())).await;
     let outcome = first.map_err(|error| keys.explain(error));
     let seat = Some(Seat::new(seats, name.clone()));
-    let node = RedisLocks::unchecked(remote, keys, config.settings, wake, seat);
+    let node = Driver::unchecked(servers, keys, &config, wake, seat);
     let outcome = match outcome {
         Ok(()) => node.check().await.map(drop),
         failed => failed,

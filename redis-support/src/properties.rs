@@ -1,4 +1,5 @@
-//! What comes from outside (URLs, replies, announcements, wake-ups, refusals) is read with inputs that nobody thought of.
+//! Property tests of external inputs (URLs, replies, announcements, wake-ups, refusals), with random and malformed
+//! values.
 
 use std::time::Duration;
 
@@ -16,9 +17,8 @@ use crate::damage::Met;
 use crate::error::ExecError;
 use crate::keyspace::{ClientId, Keyspace};
 use crate::link::WakeLink;
-use crate::remote::Placement;
-use crate::script::ArgList;
-use crate::script::Reply;
+use crate::script::{ArgList, Reply};
+use crate::servers::Placement;
 use crate::settings::{Eviction, FenceScope, Prefix, RedisSettings};
 use crate::{call, check, damage, doctor, script, sentinel, voting};
 

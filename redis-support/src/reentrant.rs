@@ -1,4 +1,4 @@
-//! Re-entrant locks over any executor.
+//! Re-entrant locks.
 
 use async_trait::async_trait;
 use tenure_core::driver::{
@@ -7,13 +7,12 @@ use tenure_core::driver::{
 };
 use tenure_core::{OwnerId, Result};
 
-use crate::call;
-use crate::call::MAX_DEPTH;
-use crate::lock::RedisLocks;
-use crate::remote::RedisExecutor;
+use crate::call::{self, MAX_DEPTH};
+use crate::link::Dialer;
+use crate::lock::Driver;
 
 #[async_trait]
-impl<E: RedisExecutor> ReentrantLock for RedisLocks<E> {
+impl<D: Dialer> ReentrantLock for Driver<D> {
     fn capabilities(&self) -> ReentrantCapabilities {
         ReentrantCapabilities::new(OwnerScope::Backend, MAX_DEPTH)
     }
@@ -22,16 +21,16 @@ impl<E: RedisExecutor> ReentrantLock for RedisLocks<E> {
         self.check().await?;
         let reply = self.run("enter", &request.name, self.calls().enter(owner, request)).await?;
         call::acquisition(&reply, request.ttl.get(), &self.calls().settings)
-            .map_err(|error| error.during(self.executor().driver(), "enter", &request.name))
+            .map_err(|error| error.during(D::DRIVER, "enter", &request.name))
     }
 
     async fn renew(&self, ttl: Ttl, holds: &[ReentrantHold]) -> Vec<Result<Renewed>> {
-        self.run_batch(holds, |part| self.calls().renew_hold(ttl, part)).await
+        self.run_batch(holds, |hold| &hold.name, |part| self.calls().renew_hold(ttl, part)).await
     }
 
     async fn exit(&self, hold: &ReentrantEntry) -> Result<Exited> {
         let answer = self.free("exit", &hold.name, self.calls().exit(hold)).await?;
-        call::exited(answer).map_err(|error| error.during(self.executor().driver(), "exit", &hold.name))
+        call::exited(answer).map_err(|error| error.during(D::DRIVER, "exit", &hold.name))
     }
 
     async fn abandon(&self, hold: &ReentrantEntry) -> Result<()> {

@@ -1,12 +1,12 @@
-//! The scripts: one file each, with the parts that several share, and their digests; a call of one, with its keys and arguments;
-//! and what is sent of it and answered.
+//! The scripts: one file each, with the parts that several share, and their digests; a call of one, with its keys and
+//! arguments; and the request and reply of a call.
 
 use std::fmt::{self, Write};
 use std::sync::LazyLock;
 
 /// A Lua script.
 #[derive(Debug)]
-pub struct Script {
+pub(crate) struct Script {
     name: &'static str,
     source: String,
     sha1: String,
@@ -19,21 +19,18 @@ impl Script {
         Self { name, source, sha1 }
     }
 
-    /// What it is called, in errors.
-    #[must_use]
-    pub fn name(&self) -> &'static str {
+    /// The name of the script, in errors.
+    pub(crate) fn name(&self) -> &'static str {
         self.name
     }
 
     /// The whole source.
-    #[must_use]
-    pub fn source(&self) -> &str {
+    pub(crate) fn source(&self) -> &str {
         &self.source
     }
 
-    /// The digest that the server knows it by: 40 hexadecimal digits.
-    #[must_use]
-    pub fn sha1(&self) -> &str {
+    /// The digest of the script at the server: 40 hexadecimal digits.
+    pub(crate) fn sha1(&self) -> &str {
         &self.sha1
     }
 
@@ -45,7 +42,7 @@ impl Script {
     }
 }
 
-/// A line that begins so, and goes on with the name of a file, stands for that file.
+/// A line that begins so, followed by the name of a file, includes that file.
 const INCLUDE: &str = "-- @include ";
 
 /// The script with its parts in it, which may have parts of their own.
@@ -115,8 +112,8 @@ macro_rules! scripts {
         $(pub(crate) static $constant: LazyLock<Script> =
             LazyLock::new(|| Script::new($name, include_str!(concat!("scripts/", $file, ".lua"))));)+
 
-        /// All scripts, for servers that want them loaded beforehand and for tests.
-        pub static SCRIPTS: LazyLock<Vec<&'static Script>> = LazyLock::new(|| vec![$(&*$constant),+]);
+        /// All scripts.
+        pub(crate) static SCRIPTS: LazyLock<Vec<&'static Script>> = LazyLock::new(|| vec![$(&*$constant),+]);
     };
 }
 
@@ -159,20 +156,26 @@ scripts! {
     TYPES = "types": "types";
 }
 
+/// The name, the source and the digest of each script, for servers that need them loaded beforehand, and for tests.
+#[doc(hidden)]
+pub fn scripts() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
+    SCRIPTS.iter().map(|script| (script.name(), script.source(), script.sha1()))
+}
+
 /// A script with its keys and arguments.
 #[derive(Clone, Debug)]
-pub struct ScriptCall {
-    /// Which script.
-    pub script: &'static Script,
+pub(crate) struct ScriptCall {
+    /// The script.
+    pub(crate) script: &'static Script,
     /// Its keys; in a cluster they share a slot.
-    pub keys: ArgList,
+    pub(crate) keys: ArgList,
     /// Its arguments. They hold secrets: not for logs.
-    pub args: ArgList,
+    pub(crate) args: ArgList,
 }
 
 /// Keys or arguments of a command: byte strings, side by side in one buffer.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct ArgList {
+pub(crate) struct ArgList {
     /// Each string behind its length.
     bytes: Vec<u8>,
     count: usize,
@@ -183,13 +186,12 @@ const LENGTH: usize = size_of::<u32>();
 
 impl ArgList {
     /// An empty list with room for `count` short strings.
-    #[must_use]
-    pub fn with_capacity(count: usize) -> Self {
+    pub(crate) fn with_capacity(count: usize) -> Self {
         Self { bytes: Vec::with_capacity(count * (LENGTH + 44)), count: 0 }
     }
 
     /// Adds a string of bytes.
-    pub fn push(&mut self, arg: impl AsRef<[u8]>) {
+    pub(crate) fn push(&mut self, arg: impl AsRef<[u8]>) {
         self.push_with(|bytes| bytes.extend_from_slice(arg.as_ref()));
     }
 
@@ -209,7 +211,7 @@ impl ArgList {
     }
 
     /// Adds a number, in decimal.
-    pub fn push_number(&mut self, number: u64) {
+    pub(crate) fn push_number(&mut self, number: u64) {
         self.push_format(format_args!("{number}"));
     }
 
@@ -220,26 +222,18 @@ impl ArgList {
         });
     }
 
-    /// How many strings there are.
-    #[must_use]
-    pub fn len(&self) -> usize {
+    /// The number of strings.
+    pub(crate) fn len(&self) -> usize {
         self.count
     }
 
-    /// Whether there are none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.count == 0
-    }
-
-    /// How many bytes they are together.
-    #[must_use]
-    pub fn total(&self) -> usize {
+    /// The total number of bytes.
+    pub(crate) fn total(&self) -> usize {
         self.bytes.len() - LENGTH * self.count
     }
 
     /// The strings, in order.
-    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> {
         let mut rest = self.bytes.as_slice();
         std::iter::from_fn(move || {
             let (length, behind) = rest.split_first_chunk::<LENGTH>()?;
@@ -268,10 +262,10 @@ impl Write for Text<'_> {
 
 // What goes over a connection.
 
-/// A reply of the server, as far as scripts and checks use them.
+/// A reply of the server, with the types that scripts and checks use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// Nothing there.
+    /// No value.
     Nil,
     /// A number.
     Int(i64),
@@ -281,7 +275,7 @@ pub enum Reply {
     Array(Vec<Reply>),
 }
 
-/// One command, borrowed from whoever sends it.
+/// One command, borrowed from its caller.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     head: [&'a str; 2],
@@ -311,7 +305,7 @@ impl<'a> Request<'a> {
         Self { head: ["EVAL", call.script.source()], rest: Rest::Call(call) }
     }
 
-    /// How many words the command has, and at most how many bytes they are together.
+    /// The number of words of the command, and an upper bound of their total bytes.
     #[must_use]
     pub fn size(&self) -> (usize, usize) {
         match self.rest {
@@ -323,7 +317,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Gives the words of the command to `take`, in order. The first one is the name of the command.
+    /// Passes the words of the command to `take`, in order. The first one is the name of the command.
     pub fn each(&self, mut take: impl FnMut(&[u8])) {
         match self.rest {
             Rest::Words(words) => words.iter().for_each(|word| take(word.as_bytes())),
@@ -377,7 +371,7 @@ mod tests {
 
     #[test]
     fn a_line_names_its_command() {
-        let line = RENEW.source().lines().position(|line| line.contains("MGET")).unwrap() + 1;
+        let line = RENEW.source().lines().position(|line| line.contains("call('MGET'")).unwrap() + 1;
         assert_eq!(RENEW.command_at(line), Some("MGET"));
         assert_eq!(RENEW.command_at(1), None);
         assert_eq!(RENEW.command_at(0), None);
@@ -402,14 +396,13 @@ mod tests {
     #[test]
     fn keeps_strings_apart() {
         let mut list = ArgList::with_capacity(4);
-        assert!(list.is_empty());
         list.push("a");
         list.push("");
         list.push_number(1042);
         list.push_with(|bytes| bytes.extend_from_slice(b"\0\xff"));
         let all: Vec<&[u8]> = list.iter().collect();
         assert_eq!(all, [b"a".as_slice(), b"", b"1042", b"\0\xff"]);
-        assert_eq!((list.len(), list.total(), list.is_empty()), (4, 7, false));
+        assert_eq!((list.len(), list.total()), (4, 7));
         assert_eq!(format!("{list:?}"), "ArgList(4 strings)");
     }
 

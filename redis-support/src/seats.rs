@@ -1,4 +1,4 @@
-//! Which server sits where in a quorum: none of them in two seats.
+//! The assignment of servers to the nodes of a quorum: no server is two nodes.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! Which server is the primary, asked of sentinels and heard from them.
+//! The address of the primary, requested from sentinels and announced by them.
 
 #[cfg(test)]
 mod tests;
@@ -95,7 +95,7 @@ impl<D: Dialer> NamesPrimary<D::Socket> for Sentinels<D> {
     }
 
     /// Returns when there may be another primary: at once for the first announcement after a while. Those that follow at its
-    /// heels are one, told a moment later. Dropping the future forgets none.
+    /// heels count as one, reported a moment later. Dropping the future forgets none.
     async fn moved(&self) {
         let told = || self.told.lock().unwrap_or_else(PoisonError::into_inner);
         let last = *told();

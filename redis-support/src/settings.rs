@@ -1,32 +1,32 @@
-//! What can be chosen about locks in Redis, whatever the client library.
+//! The settings of locks in Redis, whatever the client library.
 
 use std::time::Duration;
 
 use tenure_core::driver::CLOCKS_APART;
 use tenure_core::{Error, ErrorKind, FenceFloor, Result};
 
-/// Where fencing tokens come from. A grant carries eight, the first and those that its client may pass on; or one, where
+/// The source of fencing tokens. A grant carries eight, the first and those that its client may pass on; or one, where
 /// grants follow one another faster than the clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fences {
-    /// The greater of the one after the last eight and the server's time in microseconds: they keep growing when the data of
-    /// the server was lost, unless its clock stepped back behind the last grant as well.
+    /// The greater of two numbers: the one after the last eight, and the server's time in microseconds. They keep
+    /// growing after the data of the server was lost, unless its clock stepped back behind the last grant as well.
     #[default]
     ClockSeeded,
-    /// The one after the last eight: small numbers from the [floor](RedisSettings::fence_floor) on, which start again there
-    /// when the data was lost. No other backend's fences are comparable.
+    /// The one after the last eight: small numbers from the [floor](RedisSettings::fence_floor) on, which start again
+    /// there after a loss of data. They are not comparable with the fences of any other backend.
     Counter,
 }
 
-/// What to do about a server that may evict locks when its memory is full.
+/// The treatment of a server that may evict locks when its memory is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Eviction {
     /// Refuse it with [`ErrorKind::Misconfigured`]: any `maxmemory-policy` but `noeviction`.
     #[default]
     Refuse,
-    /// Use it. An evicted lock is lost as by expiry, only without warning; fences still grow.
+    /// Use it. An evicted lock is lost as by expiry, but without warning; fences still grow.
     Allow,
 }
 
@@ -65,46 +65,47 @@ impl Default for RedisSettings {
 }
 
 impl RedisSettings {
-    /// What all keys and channels begin with; default `tenure`. Clients exclude each other only under the same one.
+    /// The beginning of all keys and channels; default `tenure`. Clients exclude each other only under the same prefix.
     #[must_use]
     pub fn prefix(mut self, prefix: Prefix) -> Self {
         self.prefix = prefix;
         self
     }
 
-    /// Where fencing tokens come from; default [`Fences::ClockSeeded`]. The same for all clients of a prefix.
+    /// The source of fencing tokens; default [`Fences::ClockSeeded`]. Use the same for all clients of a prefix.
     #[must_use]
     pub fn fences(mut self, fences: Fences) -> Self {
         self.fences = fences;
         self
     }
 
-    /// Which locks share a fence counter: [`FenceScope::Name`] in a cluster, where a script reaches no key outside the slot of
-    /// its lock, [`FenceScope::Node`] elsewhere. [`connect`](crate::RedisLocks::connect) sets it, and nobody else but tests:
-    /// clients of one prefix that differed in it would grant from two counters.
+    /// Each name has its own fence counter, as in a cluster, where a script reaches no key outside the slot of its lock.
+    /// Connecting sets it; only tests should set it themselves. Clients of one prefix that differ in it would grant from
+    /// two counters.
     #[doc(hidden)]
     #[must_use]
-    pub fn fence_scope(mut self, scope: FenceScope) -> Self {
-        self.fence_scope = scope;
+    pub fn fence_per_name(mut self) -> Self {
+        self.fence_scope = FenceScope::Name;
         self
     }
 
-    /// What all fences of locks and of deliveries are greater than, however they are counted; default nothing. For names whose
-    /// fences were greater before: under another backend or prefix, or in front of [`Fences::Counter`]. The same for all
-    /// clients of a prefix; once a counter is beyond it, it may be left out. A node of a quorum goes by the quorum's.
+    /// The lower bound of all fences of locks and of deliveries, whatever their source; default none. Use it for names
+    /// that had greater fences before: under another backend or prefix, or before a change to [`Fences::Counter`]. Use
+    /// the same for all clients of a prefix; once a counter exceeds it, you may remove it. A node of a quorum uses the
+    /// quorum's floor.
     ///
-    /// Where it turns out to be more than a day ahead of the *server's* clock, acquisitions and receives fail and say so.
+    /// If it is more than a day ahead of the *server's* clock, acquisitions and receives fail and report that.
     #[must_use]
     pub fn fence_floor(mut self, floor: FenceFloor) -> Self {
         self.fence_floor = floor;
         self
     }
 
-    /// How long the fence counter of one name outlives its last grant; default a day. It concerns counters that belong to
-    /// names and are seeded by a clock: those of a quorum and of a cluster. The next grant after
-    /// that goes by the clock alone, so it has to be longer than the clocks of the quorum's clients, or of servers that
-    /// follow one another, may be apart; each name costs its servers a key of some 90 bytes for so long. The same for
-    /// all clients of a prefix.
+    /// The time for which the fence counter of one name outlives its last grant; default a day. It concerns counters
+    /// that belong to names and are seeded by a clock: those of a quorum and of a cluster. The grant after that time
+    /// uses the clock alone. So the time has to be longer than the largest difference between the clocks of the
+    /// quorum's clients, or of servers that replace one another. For this time, each name costs its servers a key of
+    /// some 90 bytes. Use the same for all clients of a prefix.
     ///
     /// # Errors
     ///
@@ -123,14 +124,14 @@ impl RedisSettings {
         u64::try_from(self.counter_life.as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// What to do about a server that may evict locks; default [`Eviction::Refuse`].
+    /// The treatment of a server that may evict locks; default [`Eviction::Refuse`].
     #[must_use]
     pub fn eviction(mut self, eviction: Eviction) -> Self {
         self.eviction = eviction;
         self
     }
 
-    /// The most waiters of one lock; default 10 000.
+    /// The largest number of waiters of one lock; default 10 000.
     ///
     /// # Errors
     ///
@@ -143,7 +144,7 @@ impl RedisSettings {
         Ok(self)
     }
 
-    /// How long an abandoned token is remembered, so that a request that arrives late is refused; default 60 s.
+    /// The time for which an abandoned token is remembered, so that a late request is refused; default 60 s.
     ///
     /// # Errors
     ///
@@ -157,7 +158,8 @@ impl RedisSettings {
         Ok(self)
     }
 
-    /// The most messages that a delay queue holds, dead ones not counted; default as many as the server's memory takes.
+    /// The largest number of messages of a delay queue, dead ones not counted; default as many as the server's memory
+    /// takes.
     ///
     /// # Errors
     ///
@@ -170,8 +172,8 @@ impl RedisSettings {
         Ok(self)
     }
 
-    /// The most dead letters that a delay queue holds; default 100 000. Zero keeps none: a message that should die
-    /// then waits minute by minute. The same for all clients of a prefix.
+    /// The largest number of dead letters of a delay queue; default 100 000. Zero keeps none: a message that should die
+    /// then waits minute by minute. Use the same for all clients of a prefix.
     #[must_use]
     pub fn max_dead_letters(mut self, most: u64) -> Self {
         self.max_dead_letters = most;
@@ -179,7 +181,7 @@ impl RedisSettings {
     }
 }
 
-/// What all keys and channels begin with: 1 to 64 of `A-Z a-z 0-9 _ . -`.
+/// The beginning of all keys and channels: 1 to 64 of `A-Z a-z 0-9 _ . -`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prefix(String);
 
@@ -199,7 +201,7 @@ impl Prefix {
         Ok(Self(prefix))
     }
 
-    /// The text.
+    /// The prefix as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -217,15 +219,14 @@ impl Default for Prefix {
     }
 }
 
-/// Which locks share a fence counter. Where the keys are decides that, and no user does.
+/// The set of locks that share a fence counter. The placement of keys decides it, not the user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum FenceScope {
+pub(crate) enum FenceScope {
     /// All locks of a node: nothing is stored per name.
     #[default]
     Node,
-    /// Each name has its own, in the slot of the name; one that the clock seeds is forgotten
-    /// [a while](crate::RedisSettings::counter_life) after the last grant.
+    /// Each name has its own counter, in the slot of the name. A counter that the clock seeds is forgotten [a
+    /// while](crate::RedisSettings::counter_life) after the last grant.
     Name,
 }
 
@@ -255,7 +256,7 @@ mod tests {
         ] {
             assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
         }
-        let set = new().fences(Fences::Counter).fence_scope(FenceScope::Name).eviction(Eviction::Allow);
+        let set = new().fences(Fences::Counter).fence_per_name().eviction(Eviction::Allow);
         assert_eq!((set.fences, set.fence_scope, set.eviction), (Fences::Counter, FenceScope::Name, Eviction::Allow));
         let set = set.fence_floor(FenceFloor::new(9).unwrap()).prefix(Prefix::new("x").unwrap());
         assert_eq!((set.fence_floor.get(), set.prefix.as_str()), (9, "x"));

@@ -1,4 +1,4 @@
-//! Slots of a cluster: which one a key is in.
+//! The slots of a cluster: computes the slot of a key.
 
 use std::ops::RangeInclusive;
 

@@ -27,22 +27,23 @@ impl RedisConfig {
     /// * `redis+cluster://[user[:password]@]host[:port][,host[:port]]…`: a cluster;
     /// * `redis+sentinel://[user[:password]@]host[:port][,host[:port]]…/service[/db]`: behind sentinels.
     ///
-    /// `rediss` in place of `redis` asks for TLS.
+    /// `rediss` instead of `redis` enables TLS.
     ///
-    /// Query parameters: `prefix`, `max_waiters`, `max_backlog`, `max_dead_letters`, `fences=clock|counter`, `fence_floor`, `counter_life_ms`,
-    /// `allow_eviction=true|false`, `connect_timeout_ms`, `response_timeout_ms`, `ping_interval_ms`, `protocol=resp2|resp3`, `name`; with TLS also
-    /// `ca`, `cert` and `key`, the paths of PEM files; with sentinels also `sentinel_user` and `sentinel_pass`. They
-    /// mean what the setters and [`RedisSettings`] say.
+    /// Query parameters: `prefix`, `max_waiters`, `max_backlog`, `max_dead_letters`, `fences=clock|counter`,
+    /// `fence_floor`, `counter_life_ms`, `allow_eviction=true|false`, `connect_timeout_ms`, `response_timeout_ms`,
+    /// `ping_interval_ms`, `protocol=resp2|resp3`, `name`; with TLS also `ca`, `cert` and `key`, the paths of PEM
+    /// files; with sentinels also `sentinel_user` and `sentinel_pass`. The setters and [`RedisSettings`] describe their
+    /// meaning.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidArgument`] naming what is wrong, an unknown parameter too. The URL itself, which may hold a
-    /// password, is not repeated.
+    /// [`ErrorKind::InvalidArgument`] names the problem, including an unknown parameter. It does not repeat the URL,
+    /// which may hold a password.
     pub fn from_url(url: &str) -> Result<Self> {
         Self::read(BackendUrl::parse(url)?)
     }
 
-    /// As [`from_url`](Self::from_url), of a URL that others may have taken parameters out of.
+    /// Like [`from_url`](Self::from_url), after other readers have removed their parameters from the URL.
     ///
     /// # Errors
     ///
@@ -52,18 +53,18 @@ impl RedisConfig {
     }
 
     /// Reads a URL of several independent servers, the nodes of a quorum:
-    /// `redis://[user[:password]@]host[:port][,host[:port]]…[/db]`, or the same with `rediss`. Everything but the host
-    /// is the same for all, and as [`from_url`](Self::from_url) reads it.
+    /// `redis://[user[:password]@]host[:port][,host[:port]]…[/db]`, or the same with `rediss`. All parts but the host
+    /// are the same for all nodes, and as [`from_url`](Self::from_url) reads them.
     ///
     /// # Errors
     ///
-    /// As [`from_url`](Self::from_url); [`ErrorKind::InvalidArgument`] also for the URL of a socket, of a cluster, or
-    /// of sentinels, which are no independent servers.
+    /// Like [`from_url`](Self::from_url); [`ErrorKind::InvalidArgument`] also for the URL of a socket, of a cluster, or
+    /// of sentinels, which are not independent servers.
     pub fn nodes_from_url(url: &str) -> Result<Vec<Self>> {
         Self::read_nodes(BackendUrl::parse(url)?)
     }
 
-    /// As [`nodes_from_url`](Self::nodes_from_url), of a URL that others may have taken parameters out of.
+    /// Like [`nodes_from_url`](Self::nodes_from_url), after other readers have removed their parameters from the URL.
     ///
     /// # Errors
     ///

@@ -1,19 +1,19 @@
-//! A server as a node of a quorum, over any executor.
+//! A server as a node of a quorum.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tenure_core::driver::{Ballot, DistributedLock as _, Doctor, Electorate, Hold, QuorumNode, Raised, Vote};
+use tenure_core::driver::{Ballot, Doctor, Electorate, Hold, QuorumNode, Raised, Vote};
 use tenure_core::{Error, ErrorKind, FencingToken, LockName, Result};
 
 use crate::call;
-use crate::lock::RedisLocks;
-use crate::remote::RedisExecutor;
+use crate::link::Dialer;
+use crate::lock::Driver;
 use crate::script::Reply;
 use crate::settings::RedisSettings;
 
-/// The name that stands in errors for what concerns the whole node.
+/// The name in errors about the whole node.
 const WHOLE_NODE: &str = "*";
 
 /// One round trip a method. Needs the right to `INFO` where a ballot asks for seniority.
@@ -21,18 +21,18 @@ const WHOLE_NODE: &str = "*";
 /// Whichever [`Fences`](crate::Fences) the settings choose for plain locks, a vote's fence comes from a counter of the name's own that follows the proposals; it is kept for the settings'
 /// [`counter_life`](crate::RedisSettings::counter_life) after its last use.
 #[async_trait]
-impl<E: RedisExecutor> QuorumNode for RedisLocks<E> {
+impl<D: Dialer> QuorumNode for Driver<D> {
     async fn vote(&self, ballot: &Ballot) -> Result<Vote> {
         self.check().await?;
         let request = &ballot.request;
         let reply = self.run("vote", &request.name, self.calls().vote(ballot)).await?;
         vote(&reply, request.ttl.get(), &self.calls().settings)
-            .map_err(|error| error.during(self.driver(), "vote", &request.name))
+            .map_err(|error| error.during(D::DRIVER, "vote", &request.name))
     }
 
     async fn raise(&self, hold: &Hold, fence: FencingToken) -> Result<Raised> {
         let reply = self.run("raise", &hold.name, self.calls().raise(hold, fence)).await?;
-        raised(&reply, fence).map_err(|error| error.during(self.driver(), "raise", &hold.name))
+        raised(&reply, fence).map_err(|error| error.during(D::DRIVER, "raise", &hold.name))
     }
 
     async fn enroll(&self, electorate: &Electorate) -> Result<()> {
@@ -41,8 +41,7 @@ impl<E: RedisExecutor> QuorumNode for RedisLocks<E> {
     }
 
     fn identity(&self) -> Option<String> {
-        let place = self.executor().identity()?;
-        Some(format!("{place} {}", self.calls().settings.prefix.as_str()))
+        Some(format!("{} {}", self.0.identity, self.calls().settings.prefix.as_str()))
     }
 
     fn doctor(&self) -> Option<Arc<dyn Doctor>> {

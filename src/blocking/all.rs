@@ -3,14 +3,15 @@
 use super::lock::lock_methods;
 use super::{Lock, LockAllGuard};
 
-/// A handle on several locks, which are taken one after the other in the order of their names, all or none. What its methods say
-/// of a lock is meant of all of them together; see [`LockAll`](crate::LockAll).
+/// A handle on several locks, which are taken one after the other in the order of their names, all or none. Its methods
+/// apply to all the locks together; see [`LockAll`](crate::LockAll).
 ///
 /// ```
 /// # #[cfg(feature = "memory")]
 /// # fn main() -> tenure::Result<()> {
 /// let client = tenure::blocking::connect("memory:")?;
-/// client.lock_all(["from/1", "to/2"]).with(|guards| println!("write with fence {:?}", guards.fence("to/2")))?;
+/// let both = client.lock_all(["from/1", "to/2"]);
+/// both.with(|guards| println!("fence {:?}", guards.fence("to/2")))?;
 /// # Ok(())
 /// # }
 /// # #[cfg(not(feature = "memory"))]
@@ -28,14 +29,15 @@ impl From<crate::LockAll> for LockAll {
 }
 
 impl LockAll {
-    /// A handle on these locks, of one client or of several, each with the options that it has: [`LockAll::of`](crate::LockAll::of).
+    /// Returns a handle on these locks, of one client or of several, each with its own options:
+    /// [`LockAll::of`](crate::LockAll::of).
     pub fn of(locks: impl IntoIterator<Item = Lock>) -> Self {
         crate::LockAll::of(locks.into_iter().map(Lock::into_async)).into()
     }
 
     lock_methods!(crate::LockAll, LockAllGuard);
 
-    /// Leaves the locks taken until this long after they were: [`Lock::at_least`](crate::Lock::at_least).
+    /// Keeps the locks taken until this long after the grant: [`Lock::at_least`](crate::Lock::at_least).
     #[must_use]
     pub fn at_least(self, least: std::time::Duration) -> Self {
         Self { inner: self.inner.at_least(least) }

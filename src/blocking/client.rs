@@ -12,7 +12,7 @@ use crate::{FencingToken, OwnerId, OwnerToken, Result};
 /// share it among threads.
 ///
 /// Made by [`connect`](super::connect), or from an async client, with which it then shares connections, holds and
-/// settings. Connections that another runtime opened are served by that one.
+/// settings. Connections that another runtime opened are served by that runtime.
 #[derive(Clone, Debug)]
 pub struct Client {
     inner: crate::Client,
@@ -25,23 +25,24 @@ impl From<crate::Client> for Client {
 }
 
 impl Client {
-    /// The same client for async code, and for what has no blocking form.
+    /// Returns the same client for async code, and for methods without a blocking form.
     #[must_use]
     pub fn as_async(&self) -> &crate::Client {
         &self.inner
     }
 
-    /// A handle on the lock of this name: [`Client::lock`](crate::Client::lock). Cheap; does no I/O.
+    /// Returns a handle on the lock of this name: [`Client::lock`](crate::Client::lock). Cheap; does no I/O.
     pub fn lock(&self, name: impl AsRef<[u8]>) -> Lock {
         self.inner.lock(name).into()
     }
 
-    /// A handle on several locks, to be taken all or none: [`Client::lock_all`](crate::Client::lock_all). Cheap; does no I/O.
+    /// Returns a handle on several locks, to be taken all or none: [`Client::lock_all`](crate::Client::lock_all).
+    /// Cheap; does no I/O.
     pub fn lock_all<N: AsRef<[u8]>>(&self, names: impl IntoIterator<Item = N>) -> LockAll {
         self.inner.lock_all(names).into()
     }
 
-    /// Goes on with a hold that was [detached](super::LockGuard::detach), as [`Lock::adopt`] does, with the client's ttl.
+    /// Continues a hold that was [detached](super::LockGuard::detach), as [`Lock::adopt`] does, with the client's ttl.
     ///
     /// # Errors
     ///
@@ -50,13 +51,13 @@ impl Client {
         wait(self.inner.adopt(name, token, fence)).map(LockGuard::from)
     }
 
-    /// A handle on the lock of this name, to be entered and re-entered by `owner`, which is a value and not this thread:
-    /// [`Client::reentrant`](crate::Client::reentrant). Cheap; does no I/O.
+    /// Returns a handle on the lock of this name, to be entered and re-entered by `owner`, which is a value and not
+    /// this thread: [`Client::reentrant`](crate::Client::reentrant). Cheap; does no I/O.
     pub fn reentrant(&self, name: impl AsRef<[u8]>, owner: &OwnerId) -> Reentrant {
         self.inner.reentrant(name, owner).into()
     }
 
-    /// A handle on the delay queue of this name, with messages in JSON. Cheap; does no I/O.
+    /// Returns a handle on the delay queue of this name, with messages in JSON. Cheap; does no I/O.
     ///
     /// # Errors
     ///
@@ -70,7 +71,7 @@ impl Client {
         self.queue_with(name, crate::queue::Json)
     }
 
-    /// A handle on the delay queue of this name, with messages of bytes. Cheap; does no I/O.
+    /// Returns a handle on the delay queue of this name, with messages of bytes. Cheap; does no I/O.
     ///
     /// # Errors
     ///
@@ -79,7 +80,7 @@ impl Client {
         self.inner.queue_of_bytes(name).map(Queue::from)
     }
 
-    /// A handle on the delay queue of this name, with messages in a form of your own. Cheap; does no I/O.
+    /// Returns a handle on the delay queue of this name, with messages in your own format. Cheap; does no I/O.
     ///
     /// # Errors
     ///
@@ -88,7 +89,7 @@ impl Client {
         self.inner.queue_with(name, codec).map(Queue::from)
     }
 
-    /// Asks the backend for something that changes nothing, to learn whether it answers: for health checks.
+    /// Sends a read-only request to check that the backend answers: for health checks.
     ///
     /// # Errors
     ///
@@ -97,7 +98,7 @@ impl Client {
         wait(self.inner.ping())
     }
 
-    /// Looks at the backend's servers and tells what they mean for locks.
+    /// Checks the backend's servers and reports the consequences for locks.
     ///
     /// # Errors
     ///
@@ -106,7 +107,8 @@ impl Client {
         wait(self.inner.doctor())
     }
 
-    /// Closes the client, for all its clones: waits until everything given up is undone, at most `limit`.
+    /// Closes the client, for all its clones: waits until all abandoned attempts and releases are finished, at most
+    /// `limit`.
     ///
     /// # Errors
     ///

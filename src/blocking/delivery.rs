@@ -3,15 +3,16 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::runtime::wait;
+use super::runtime::{is_forked, wait};
 use crate::driver::Payload;
 use crate::queue::{MessageId, Reason, Settled, Settlement};
 use crate::{Error, FencingToken, Result};
 
-/// A delivered message: [`tenure::queue::Delivery`](crate::queue::Delivery) with calls that block. It is a *lease*: while it lasts nobody
-/// else gets the message. Nobody renews it: [`extend`](Delivery::extend) it during long work.
+/// A delivered message: [`tenure::queue::Delivery`](crate::queue::Delivery) with calls that block. It is a *lease*:
+/// while it lasts, no other receiver gets the message. It is not renewed automatically: [`extend`](Delivery::extend) it
+/// during long work.
 ///
-/// **Dropping a delivery** gives the message back, as a failed attempt, in the background and without blocking.
+/// **Dropping a delivery** returns the message as a failed attempt, in the background and without blocking.
 #[must_use = "dropping the delivery gives the message back as a failed attempt"]
 pub struct Delivery<T> {
     inner: crate::queue::Delivery<T>,
@@ -24,17 +25,17 @@ impl<T> From<crate::queue::Delivery<T>> for Delivery<T> {
 }
 
 impl<T: 'static> Delivery<T> {
-    /// The same delivery for async code, and for what else is known of it.
+    /// Returns the same delivery for async code, and for its other properties.
     pub fn as_async(&self) -> &crate::queue::Delivery<T> {
         &self.inner
     }
 
-    /// The same delivery, to be settled by async code.
+    /// Returns the same delivery, to be settled by async code.
     pub fn into_async(self) -> crate::queue::Delivery<T> {
         self.inner
     }
 
-    /// What the message says.
+    /// Returns the decoded value of the message.
     ///
     /// # Errors
     ///
@@ -43,49 +44,50 @@ impl<T: 'static> Delivery<T> {
         self.inner.value()
     }
 
-    /// The bytes of the message, decodable or not.
+    /// Returns the bytes of the message, decodable or not.
     #[must_use]
     pub fn payload(&self) -> &Payload {
         self.inner.payload()
     }
 
-    /// By what the message is known.
+    /// Returns the message's id.
     #[must_use]
     pub fn id(&self) -> &MessageId {
         self.inner.id()
     }
 
-    /// Which delivery this is: 1 for the first.
+    /// Returns the number of this delivery: 1 for the first.
     #[must_use]
     pub fn attempt(&self) -> u32 {
         self.inner.attempt()
     }
 
-    /// The order of this delivery among all deliveries of the queue: greater than that of every earlier one.
+    /// Returns the order of this delivery among all deliveries of the queue: greater than that of every earlier one.
     #[must_use]
     pub fn fence(&self) -> FencingToken {
         self.inner.fence()
     }
 
-    /// Why the last delivery of the message failed, if that was said.
+    /// Returns the reason of the last failed attempt, if it gave one.
     #[must_use]
     pub fn last_failure(&self) -> Option<&Reason> {
         self.inner.last_failure()
     }
 
-    /// How long the lease surely lasts from now; zero once it is lost.
+    /// Returns the time that the lease surely lasts from now; zero once it is lost, and in a forked child.
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        self.inner.remaining()
+        if is_forked() { Duration::ZERO } else { self.inner.remaining() }
     }
 
-    /// Whether the lease has ended. Reads the clock; no I/O.
+    /// Returns true if the lease has ended. Reads the clock; no I/O. True in a forked child: its parent has the
+    /// message.
     #[must_use]
     pub fn is_lost(&self) -> bool {
-        self.inner.is_lost()
+        is_forked() || self.inner.is_lost()
     }
 
-    /// Makes the lease last this long from now; a longer rest is kept.
+    /// Extends the lease to this length from now; a longer remaining time is kept.
     ///
     /// # Errors
     ///
@@ -94,7 +96,8 @@ impl<T: 'static> Delivery<T> {
         wait(self.inner.extend(lease))
     }
 
-    /// The work is done: removes the message. [`Settled::Stale`] means that it was delivered again meanwhile.
+    /// Acknowledges the message: the work is done, and the message is removed. [`Settled::Stale`] means that it was
+    /// delivered again meanwhile.
     ///
     /// # Errors
     ///
@@ -103,7 +106,7 @@ impl<T: 'static> Delivery<T> {
         wait(self.inner.ack())
     }
 
-    /// The work failed: the message is due again after `delay`. The last attempt moves it to the dead letters.
+    /// Reports a failed attempt: the message is due again after `delay`. The last attempt moves it to the dead letters.
     ///
     /// # Errors
     ///
@@ -121,7 +124,7 @@ impl<T: 'static> Delivery<T> {
         wait(self.inner.nack_because(delay, reason))
     }
 
-    /// The work will never succeed: moves the message to the dead letters.
+    /// Rejects the message for good: moves it to the dead letters.
     ///
     /// # Errors
     ///
@@ -130,7 +133,7 @@ impl<T: 'static> Delivery<T> {
         wait(self.inner.bury(reason))
     }
 
-    /// The work was not begun: the message is due at once, and the attempt is not counted.
+    /// Returns the message before the work has begun: it is due at once, and the attempt is not counted.
     ///
     /// # Errors
     ///
@@ -139,7 +142,7 @@ impl<T: 'static> Delivery<T> {
         wait(self.inner.give_back())
     }
 
-    /// The work is not to be done now: the message is due after `delay`, and the attempt is not counted.
+    /// Postpones the message: it is due after `delay`, and the attempt is not counted.
     ///
     /// # Errors
     ///
@@ -148,7 +151,7 @@ impl<T: 'static> Delivery<T> {
         wait(self.inner.put_off(delay))
     }
 
-    /// Ends the delivery in a way that is decided at run time.
+    /// Settles the delivery as `how` says: for a decision at run time.
     ///
     /// # Errors
     ///

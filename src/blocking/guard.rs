@@ -2,71 +2,81 @@
 
 use std::time::Duration;
 
-use super::runtime::wait;
-use crate::{Detached, FencingToken, HoldState, LockName, Loss, LostReason, OwnerId, OwnerToken, Result};
+use super::runtime::{is_forked, wait};
+use crate::{
+    Detached, Error, ErrorKind, FencingToken, HoldState, LockName, Loss, LostReason, OwnerId, OwnerToken, Result,
+};
 
-/// A held lock: a *lease*, which the background thread renews. What is said of [`LockGuard`](crate::LockGuard) holds here too.
+/// A held lock: a *lease*, which the background thread renews. The documentation of [`LockGuard`](crate::LockGuard)
+/// applies here too.
 ///
-/// **Dropping the guard gives the lock back, but not at once**, and never blocks: the background thread calls the backend
-/// until it is acknowledged. [`release`](LockGuard::release) waits for that.
+/// **Dropping the guard releases the lock, but not at once**, and never blocks: the background thread calls the backend
+/// until it acknowledges. [`release`](LockGuard::release) waits for that.
 #[derive(Debug)]
 #[must_use = "dropping the guard gives the lock back"]
 pub struct LockGuard {
     inner: crate::LockGuard,
 }
 
-/// One entry of a re-entrant lock. What is said of [`LockGuard`] holds here too.
+/// One entry of a re-entrant lock. The documentation of [`LockGuard`] applies here too.
 #[derive(Debug)]
 #[must_use = "dropping the guard leaves the lock"]
 pub struct ReentrantGuard {
     inner: crate::ReentrantGuard,
 }
 
-/// Several held locks. They count as held only together; what is said of [`LockAllGuard`](crate::LockAllGuard) holds here too.
+/// Several held locks. They count as held only together; the documentation of [`LockAllGuard`](crate::LockAllGuard)
+/// applies here too.
 ///
-/// **Dropping the guard gives all locks back, but not at once**, as for [`LockGuard`].
+/// **Dropping the guard releases all locks, but not at once**, as for [`LockGuard`].
 #[derive(Debug)]
 #[must_use = "dropping the guard gives the locks back"]
 pub struct LockAllGuard {
     inner: crate::LockAllGuard,
 }
 
-/// What every guard with a field `inner` can do, of one lock or of several.
+/// The methods of every guard with a field `inner`, of one lock or of several.
 macro_rules! guard_methods {
     ($guard:ident) => {
-        /// The same guard for async code.
+        /// Returns the same guard for async code.
         pub fn as_async(&self) -> &crate::$guard {
             &self.inner
         }
 
-        /// Goes on as a guard for async code, with the same hold.
+        /// Converts to a guard for async code, with the same hold.
         pub fn into_async(self) -> crate::$guard {
             self.inner
         }
 
-        /// How long the lease surely lasts from now if no renewal succeeds any more; zero once it is lost. The shortest of several.
+        /// Returns the time that the lease surely lasts from now if no further renewal succeeds; zero once it is lost.
+        /// The shortest of several. Zero in a forked child.
         #[must_use]
         pub fn remaining(&self) -> Duration {
-            self.inner.remaining()
+            if is_forked() { Duration::ZERO } else { self.inner.remaining() }
         }
 
-        /// Whether every lease lasts at this moment. Reads the clock; no I/O.
+        /// Returns true if every lease is valid now. Reads the clock; no I/O. False in a forked child: its parent holds
+        /// the lock.
         #[must_use]
         pub fn is_held(&self) -> bool {
-            self.inner.is_held()
+            !is_forked() && self.inner.is_held()
         }
 
-        /// As [`is_held`](Self::is_held), for use with `?` between the steps of long work.
+        /// Fails if the lease is lost: [`is_held`](Self::is_held) for use with `?` between the steps of long work.
         ///
         /// # Errors
         ///
         /// [`ErrorKind::Lost`](crate::ErrorKind::Lost), with the reason.
         pub fn check(&self) -> Result<()> {
+            if is_forked() {
+                let text = "the process that this one was forked from holds the lock";
+                return Err(Error::new(ErrorKind::Lost, text));
+            }
             self.inner.check()
         }
 
-        /// Waits until a lease is lost, at most `most`; `None` if all last by then. For a thread that watches over one
-        /// that works.
+        /// Waits until a lease is lost, at most `most`; returns `None` if all last by then. For a thread that watches
+        /// the hold while another one works.
         ///
         /// # Errors
         ///
@@ -75,13 +85,14 @@ macro_rules! guard_methods {
             wait(async { Ok(tokio::time::timeout(most, self.inner.lost()).await.ok()) })
         }
 
-        /// Tells the loss of this hold to other threads, which may go on watching while the guard is released.
+        /// Returns a handle that reports the loss of this hold to other threads, which may continue to watch while the
+        /// guard is released.
         #[must_use]
         pub fn loss(&self) -> Loss {
             self.inner.loss()
         }
 
-        /// Ends work under the lock: a lease that was lost is an error, a release that is not answered is not.
+        /// Ends work under the lock: a lost lease is an error, a release without an answer is not.
         pub(super) fn end(self) -> Result<()> {
             self.check()?;
             of_the_work(self.release())
@@ -89,33 +100,34 @@ macro_rules! guard_methods {
     };
 }
 
-/// What a guard of one lock can do besides.
+/// The additional methods of a guard of one lock.
 macro_rules! single_methods {
     ($guard:ident) => {
         guard_methods!($guard);
 
-        /// The name of the lock.
+        /// Returns the name of the lock.
         #[must_use]
         pub fn name(&self) -> &LockName {
             self.inner.name()
         }
 
-        /// The fencing token of this hold: greater than that of every earlier grant of the name. Constant; no I/O.
+        /// Returns the fencing token of this hold: greater than that of every earlier grant of the name. Constant; no
+        /// I/O.
         #[must_use]
         pub fn fence(&self) -> FencingToken {
             self.inner.fence()
         }
 
-        /// The secret token of this hold, for resources that compare instead of order.
+        /// Returns the secret token of this hold, for resources that compare instead of order.
         #[must_use]
         pub fn token(&self) -> &OwnerToken {
             self.inner.token()
         }
 
-        /// What is known of the lease now. Reads the clock; no I/O.
+        /// Returns the known state of the lease. Reads the clock; no I/O. [`LostReason::Closed`] in a forked child.
         #[must_use]
         pub fn state(&self) -> HoldState {
-            self.inner.state()
+            if is_forked() { HoldState::Lost(LostReason::Closed) } else { self.inner.state() }
         }
 
         /// Renews the lease to `ttl` from now; never shortens it.
@@ -132,7 +144,7 @@ macro_rules! single_methods {
 impl LockGuard {
     single_methods!(LockGuard);
 
-    /// Gives the lock back and waits for the backend's word.
+    /// Releases the lock and waits for the backend's acknowledgement.
     ///
     /// # Errors
     ///
@@ -141,8 +153,9 @@ impl LockGuard {
         wait(self.inner.release())
     }
 
-    /// Leaves the hold to whoever has its token, in this process or another one: [`LockGuard::detach`](crate::LockGuard::detach).
-    /// [`Lock::adopt`](super::Lock::adopt) goes on with it.
+    /// Ends the guard and keeps the lock taken, without renewals: [`LockGuard::detach`](crate::LockGuard::detach). A
+    /// holder of the token, in this process or another one, continues the hold with
+    /// [`Lock::adopt`](super::Lock::adopt).
     ///
     /// # Errors
     ///
@@ -155,20 +168,20 @@ impl LockGuard {
 impl ReentrantGuard {
     single_methods!(ReentrantGuard);
 
-    /// Whose entry this is.
+    /// Returns the owner of this entry.
     #[must_use]
     pub fn owner(&self) -> &OwnerId {
         self.inner.owner()
     }
 
-    /// How many entries the owner had when this one was made, this one included. Constant; no I/O.
+    /// Returns the number of entries that the owner had when this one was made, this one included. Constant; no I/O.
     #[must_use]
     pub fn depth(&self) -> u32 {
         self.inner.depth()
     }
 
-    /// Undoes this entry and waits for the backend's word. Returns how many entries of the owner are left; with the last one the lock
-    /// is free.
+    /// Undoes this entry and waits for the backend's acknowledgement. Returns the number of entries that the owner has
+    /// left; with the last one the lock is free.
     ///
     /// # Errors
     ///
@@ -181,18 +194,18 @@ impl ReentrantGuard {
 impl LockAllGuard {
     guard_methods!(LockAllGuard);
 
-    /// The guard of each lock, in the order in which they were taken.
+    /// Returns the guard of each lock, in the order in which they were taken.
     pub fn guards(&self) -> &[crate::LockGuard] {
         self.inner.guards()
     }
 
-    /// The fencing token of one of the locks, the first of this name; `None` for a name that is not among them.
+    /// Returns the fencing token of one of the locks, the first of this name; `None` for a name that is not among them.
     #[must_use]
     pub fn fence(&self, name: impl AsRef<[u8]>) -> Option<FencingToken> {
         self.inner.fence(name)
     }
 
-    /// Gives all locks back, the last taken first.
+    /// Releases all locks, the last taken first.
     ///
     /// # Errors
     ///
@@ -202,7 +215,7 @@ impl LockAllGuard {
     }
 }
 
-/// Whether work was done under its lock to its end, by the release that followed it.
+/// Checks that work was finished under its lock, by the release that followed it.
 fn of_the_work<T>(released: Result<T>) -> Result<()> {
     match released {
         Err(error) if error.is_lost() => Err(error),

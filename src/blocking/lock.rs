@@ -1,4 +1,4 @@
-//! One plain lock, and what all kinds of locks can do.
+//! One plain lock, and the methods of all kinds of locks.
 
 use std::time::Duration;
 
@@ -7,11 +7,12 @@ use super::runtime::wait;
 use crate::{FencingToken, LockName, OwnerToken, Result};
 use crate::{ForceReleased, Inspection, WaitProgress};
 
-/// A handle on one lock: how it will be asked for. Cheap to make and to clone; holds nothing.
+/// A handle on one lock, with the options of its acquisitions. Cheap to make and to clone; holds nothing.
 ///
-/// Not re-entrant: a thread that holds the lock and asks again waits for itself. [`Reentrant`](super::Reentrant) is.
+/// Not re-entrant: a thread that holds the lock and acquires it again waits for itself. [`Reentrant`](super::Reentrant)
+/// is re-entrant.
 ///
-/// An async [`Lock`](crate::Lock) with settings that have no name here becomes one by `Lock::from`.
+/// For settings without a method here, convert an async [`Lock`](crate::Lock) with `Lock::from`.
 #[derive(Clone, Debug)]
 pub struct Lock {
     inner: crate::Lock,
@@ -23,46 +24,46 @@ impl From<crate::Lock> for Lock {
     }
 }
 
-/// What every handle with a field `inner` can do.
+/// The methods of every handle with a field `inner`.
 macro_rules! lock_methods {
     ($async:ty, $guard:ident) => {
-        /// The same handle for async code, and for what has no blocking form.
+        /// Returns the same handle for async code, and for methods without a blocking form.
         #[must_use]
         pub fn as_async(&self) -> &$async {
             &self.inner
         }
 
-        /// Goes on as a handle for async code.
+        /// Converts to a handle for async code.
         #[must_use]
         pub fn into_async(self) -> $async {
             self.inner
         }
 
-        /// A lease of this length, renewed for as long as the guard lives: [`Lock::ttl`](crate::Lock::ttl).
+        /// Sets the lease length; the lease is renewed for as long as the guard lives: [`Lock::ttl`](crate::Lock::ttl).
         #[must_use]
         pub fn ttl(self, ttl: std::time::Duration) -> Self {
             Self { inner: self.inner.ttl(ttl) }
         }
 
-        /// A lease of this length that is not renewed: [`Lock::fixed_ttl`](crate::Lock::fixed_ttl).
+        /// Sets a lease of this length that is not renewed: [`Lock::fixed_ttl`](crate::Lock::fixed_ttl).
         #[must_use]
         pub fn fixed_ttl(self, ttl: std::time::Duration) -> Self {
             Self { inner: self.inner.fixed_ttl(ttl) }
         }
 
-        /// The longest time to hold the lock, renewed or not: [`Lock::max_hold`](crate::Lock::max_hold).
+        /// Sets the longest time to hold the lock, renewed or not: [`Lock::max_hold`](crate::Lock::max_hold).
         #[must_use]
         pub fn max_hold(self, most: std::time::Duration) -> Self {
             Self { inner: self.inner.max_hold(most) }
         }
 
-        /// A note for operators: [`Lock::label`](crate::Lock::label).
+        /// Sets a note for operators: [`Lock::label`](crate::Lock::label).
         #[must_use]
         pub fn label(self, label: impl Into<String>) -> Self {
             Self { inner: self.inner.label(label) }
         }
 
-        /// Takes the lock if it can be had now; `None` if somebody else has it. Never waits for it.
+        /// Takes the lock if it is available now; returns `None` if another client has it. Never waits for it.
         ///
         /// # Errors
         ///
@@ -72,7 +73,7 @@ macro_rules! lock_methods {
             Ok(taken.map($guard::from))
         }
 
-        /// Takes the lock, waiting as long as it takes. The thread sleeps meanwhile.
+        /// Takes the lock, waiting without a limit. The thread sleeps meanwhile.
         ///
         /// # Errors
         ///
@@ -90,15 +91,15 @@ macro_rules! lock_methods {
             $crate::blocking::runtime::wait(self.inner.acquire_within(most)).map($guard::from)
         }
 
-        /// Takes the lock, does the work on this thread, and gives the lock back, also when the work panics.
+        /// Takes the lock, runs `work` on this thread, and releases the lock, also when the work panics.
         ///
-        /// The lease is renewed meanwhile. If it is lost all the same, the work is not stopped: it can
-        /// [`check`](super::LockGuard::check), and its output comes back as an error.
+        /// The lease is renewed meanwhile. If it is lost nevertheless, the work is not stopped: it can
+        /// [`check`](super::LockGuard::check), and an error is returned instead of its output.
         ///
         /// # Errors
         ///
-        /// As [`acquire`](Self::acquire): the work was not begun. [`ErrorKind::Lost`](crate::ErrorKind::Lost) when the lease had
-        /// ended before the work did. A release that fails is no error: it goes on in the background.
+        /// As [`acquire`](Self::acquire): the work was not begun. [`ErrorKind::Lost`](crate::ErrorKind::Lost) when the
+        /// lease had ended before the work did. A release that fails is no error: it continues in the background.
         pub fn with<T>(&self, work: impl FnOnce(&$guard) -> T) -> $crate::Result<T> {
             let guard = self.acquire()?;
             let done = work(&guard);
@@ -111,7 +112,7 @@ pub(super) use lock_methods;
 impl Lock {
     lock_methods!(crate::Lock, LockGuard);
 
-    /// The name of the lock.
+    /// Returns the name of the lock.
     ///
     /// # Errors
     ///
@@ -120,19 +121,22 @@ impl Lock {
         self.inner.name()
     }
 
-    /// Keeps the lock taken for at least this long from the grant, even if it is given back sooner: [`Lock::at_least`](crate::Lock::at_least).
+    /// Keeps the lock taken for at least this long after the grant, even if it is released earlier:
+    /// [`Lock::at_least`](crate::Lock::at_least).
     #[must_use]
     pub fn at_least(self, least: Duration) -> Self {
         Self { inner: self.inner.at_least(least) }
     }
 
-    /// Shows how many waiters are ahead while a thread waits for the lock, to any other thread: [`Lock::progress`](crate::Lock::progress).
+    /// Shows the number of waiters ahead while a thread waits for the lock, to any other thread:
+    /// [`Lock::progress`](crate::Lock::progress).
     #[must_use]
     pub fn progress(self, progress: &WaitProgress) -> Self {
         Self { inner: self.inner.progress(progress) }
     }
 
-    /// Goes on with a hold that was [detached](super::LockGuard::detach), here or in another process: [`Lock::adopt`](crate::Lock::adopt).
+    /// Continues a hold that was [detached](super::LockGuard::detach), here or in another process:
+    /// [`Lock::adopt`](crate::Lock::adopt).
     ///
     /// # Errors
     ///
@@ -141,7 +145,7 @@ impl Lock {
         wait(self.inner.adopt(token, fence)).map(LockGuard::from)
     }
 
-    /// Waits until nobody holds the lock, without wanting it: [`Lock::until_free`](crate::Lock::until_free).
+    /// Waits until the lock is free, without taking it: [`Lock::until_free`](crate::Lock::until_free).
     ///
     /// # Errors
     ///
@@ -150,7 +154,7 @@ impl Lock {
         wait(self.inner.until_free())
     }
 
-    /// Who holds the lock, and who waits for it.
+    /// Returns the lock's holder and the number of waiters.
     ///
     /// # Errors
     ///
@@ -159,7 +163,7 @@ impl Lock {
         wait(self.inner.inspect())
     }
 
-    /// Takes the lock from whoever holds it. For operators: the holder may be at work.
+    /// Takes the lock from its holder. For operators: the holder may be at work.
     ///
     /// # Errors
     ///
@@ -168,7 +172,7 @@ impl Lock {
         wait(self.inner.force_release())
     }
 
-    /// Takes the lock from the hold with this fence, and from no other.
+    /// Takes the lock from the hold with this fence only.
     ///
     /// # Errors
     ///

@@ -11,7 +11,7 @@ use crate::{Error, ErrorKind, Result};
 /// A handle on one delay queue of messages `T`: [`tenure::queue::Queue`](crate::queue::Queue) with calls that block. Cheap to make and to
 /// clone.
 ///
-/// A message is delivered once it is due, to one receiver at a time, until somebody settles it: **at least once**.
+/// A due message is delivered to one receiver at a time, until it is settled: **at least once**.
 pub struct Queue<T> {
     inner: crate::queue::Queue<T>,
 }
@@ -29,25 +29,27 @@ impl<T> From<crate::queue::Queue<T>> for Queue<T> {
 }
 
 impl<T: 'static> Queue<T> {
-    /// The same queue for async code, and for what has no blocking form: workers, dead letters, limits, lists.
+    /// Returns the same queue for async code, and for features without a blocking form: workers, dead letters, limits,
+    /// lists.
     #[must_use]
     pub fn as_async(&self) -> &crate::queue::Queue<T> {
         &self.inner
     }
 
-    /// The name of the queue.
+    /// Returns the name of the queue.
     #[must_use]
     pub fn name(&self) -> &QueueName {
         self.inner.name()
     }
 
-    /// For how long a received message is hidden from others: [`Queue::lease`](crate::queue::Queue::lease).
+    /// Sets the time that a received message is hidden from others: [`Queue::lease`](crate::queue::Queue::lease).
     #[must_use]
     pub fn lease(self, lease: Duration) -> Self {
         Self { inner: self.inner.lease(lease) }
     }
 
-    /// How often a message that is pushed through this handle may be delivered: [`Queue::max_attempts`](crate::queue::Queue::max_attempts).
+    /// Sets the most deliveries of a message that is pushed through this handle:
+    /// [`Queue::max_attempts`](crate::queue::Queue::max_attempts).
     #[must_use]
     pub fn max_attempts(self, most: u32) -> Self {
         Self { inner: self.inner.max_attempts(most) }
@@ -62,9 +64,12 @@ impl<T: 'static> Queue<T> {
     /// use tenure::queue::Message;
     /// use tenure::blocking::{self, Queue};
     ///
-    /// let reminders: Queue<String> = blocking::connect("memory:")?.queue("reminders")?;
+    /// let client = blocking::connect("memory:")?;
+    /// let reminders: Queue<String> = client.queue("reminders")?;
     /// reminders.push(&"put the kettle on".into())?;
-    /// reminders.push(Message::new(&"pay the bill".into()).delay(Duration::from_secs(3600)).id("bill/7"))?;
+    ///
+    /// let (text, hour) = ("pay the bill".into(), Duration::from_secs(3600));
+    /// reminders.push(Message::new(&text).delay(hour).id("bill/7"))?;
     /// # Ok(())
     /// # }
     /// # #[cfg(not(all(feature = "memory", feature = "json")))]
@@ -102,7 +107,7 @@ impl<T: 'static> Queue<T> {
         wait(self.inner.receive()).map(Delivery::from)
     }
 
-    /// A message, if one is due now. Never waits for one.
+    /// Returns a message, if one is due now. Never waits for one.
     ///
     /// # Errors
     ///
@@ -111,7 +116,7 @@ impl<T: 'static> Queue<T> {
         Ok(wait(self.inner.try_receive())?.map(Delivery::from))
     }
 
-    /// Waits for a message for at most `most`; `None` when that has passed.
+    /// Waits for a message for at most `most`; returns `None` after that.
     ///
     /// # Errors
     ///

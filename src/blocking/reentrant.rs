@@ -1,4 +1,4 @@
-//! A lock as one owner sees it.
+//! One re-entrant lock, for one owner.
 
 use super::ReentrantGuard;
 use super::lock::lock_methods;
@@ -8,7 +8,7 @@ use crate::{LockName, OwnerId, Result};
 
 /// A handle on one lock, to be entered and re-entered by one owner. Cheap to make and to clone; holds nothing.
 ///
-/// The owner is a value ([`OwnerId`]): neither the thread nor this handle. Every entry has a guard of its own; guards may be
+/// The owner is a value ([`OwnerId`]): neither the thread nor this handle. Every entry has its own guard; guards may be
 /// dropped in any order, on any thread, and the last one frees the lock.
 #[derive(Clone, Debug)]
 pub struct Reentrant {
@@ -24,7 +24,7 @@ impl From<crate::Reentrant> for Reentrant {
 impl Reentrant {
     lock_methods!(crate::Reentrant, ReentrantGuard);
 
-    /// The name of the lock.
+    /// Returns the name of the lock.
     ///
     /// # Errors
     ///
@@ -33,13 +33,14 @@ impl Reentrant {
         self.inner.name()
     }
 
-    /// Who enters.
+    /// Returns the owner that enters.
     #[must_use]
     pub fn owner(&self) -> &OwnerId {
         self.inner.owner()
     }
 
-    /// The owner's hold, as the backend has it; `None` if the owner is not inside: [`Reentrant::held`](crate::Reentrant::held).
+    /// Returns the owner's hold from the backend; `None` if the owner is not inside:
+    /// [`Reentrant::held`](crate::Reentrant::held).
     ///
     /// # Errors
     ///

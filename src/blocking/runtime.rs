@@ -1,8 +1,9 @@
-//! The background thread, and how a call waits for a future without being a part of a runtime.
+//! The background thread, and a wait for futures outside a runtime.
 
 use std::future::Future;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::process;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{Thread, ThreadId};
@@ -11,10 +12,19 @@ use tokio::runtime::{Builder, Handle};
 
 use crate::{Error, ErrorKind, Result};
 
-/// One for the process: guards outlive clients, and what they held is given back after both are gone.
+/// The thread of the process: guards outlive clients, and their locks are released after both are gone.
 static BACKGROUND: Mutex<Option<Background>> = Mutex::new(None);
 
-/// A runtime with a thread that does nothing but drive it.
+/// The id of the process that started it, or that is about to; 0 before. A fork copies this number, and no thread.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
+
+/// Returns true if this process is a fork of the one that started the background thread.
+pub(super) fn is_forked() -> bool {
+    let process = PROCESS.load(Ordering::Acquire);
+    process != 0 && process != process::id()
+}
+
+/// A runtime with a thread that only drives it.
 #[derive(Clone)]
 struct Background {
     runtime: Handle,
@@ -22,8 +32,15 @@ struct Background {
 }
 
 impl Background {
-    /// The one of this process, started if need be.
+    /// Returns the background thread of this process, started if need be.
     fn get() -> Result<Self> {
+        // Before anything is locked: a lock may have been copied while another thread had it.
+        let _ = PROCESS.compare_exchange(0, process::id(), Ordering::AcqRel, Ordering::Acquire);
+        if is_forked() {
+            let text = "this process was forked from one that uses tenure::blocking, and has no thread for it: fork before the \
+                        first call, or start another program";
+            return Err(Error::new(ErrorKind::InvalidArgument, text));
+        }
         let mut background = BACKGROUND.lock().unwrap_or_else(PoisonError::into_inner);
         match &*background {
             Some(background) => Ok(background.clone()),
@@ -45,6 +62,10 @@ impl Background {
 
 /// Polls the future on this thread until it is done. The runtime's own `block_on` panics on threads of other runtimes.
 pub(super) fn wait<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
+    if Handle::try_current().is_err_and(|error| error.is_thread_local_destroyed()) {
+        let text = "a blocking call from the destructor of a thread-local value, on a thread that is ending";
+        return Err(Error::new(ErrorKind::InvalidArgument, text));
+    }
     let background = Background::get()?;
     let this = std::thread::current();
     if this.id() == background.thread {

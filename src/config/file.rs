@@ -17,9 +17,9 @@ const FIELDS: [&str; SETTINGS.len() + 1] = {
     fields
 };
 
-/// A map or table of fields, each at most once; those that are left out or null are not told. Times are text with a unit, and
-/// numbers may be text as well. An unknown field is an error that names it and the known ones; so is a value that cannot be
-/// read. Values are not repeated. For formats that describe themselves (TOML, JSON, YAML).
+/// Reads a map or table of fields, each at most once; missing or null fields are not set. Times are text with a unit,
+/// and numbers may be text as well. An unknown field is an error that names it and the known ones; so is a value that
+/// cannot be read. Values are not repeated. For self-describing formats (TOML, JSON, YAML).
 #[cfg_attr(docsrs, doc(cfg(feature = "serde")))]
 impl<'de> Deserialize<'de> for ClientConfig {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

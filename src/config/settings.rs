@@ -9,10 +9,10 @@ use tenure_core::{ClientBuilder, Confirmation, DriftBound, Error, ErrorKind, Res
 
 use super::value::{Given, Read, Spans};
 
-/// Where to connect, and all settings of a client: a value that a program fills in, reads from its environment
+/// The URL and all settings of a client: a value that a program fills in, reads from its environment
 /// ([`from_env`](Self::from_env)), or, with the feature `serde`, from a file. [`connect`](crate::connect) takes one.
 ///
-/// `None` means *not told here*. From the strongest to the weakest:
+/// `None` means *not set*. From the strongest to the weakest:
 ///
 /// 1. the setters of the [`ClientBuilder`](crate::ClientBuilder), after [`connect_builder`](crate::connect_builder);
 /// 2. the fields of this configuration. Several are put in order by [`or`](Self::or): usually the environment before a file;
@@ -22,9 +22,9 @@ use super::value::{Given, Read, Spans};
 /// `docs/configuration.md` is the table of all fields, parameters, variables and defaults. `metric_names` (feature `metrics`) is set by the
 /// builder alone.
 ///
-/// In a file, a time is text with a unit: `ttl = "1m30s"`. A bare number has no meaning that everybody agrees on, so it is
-/// refused, and so is an unknown field. A configuration is read and not written, since its URL may hold a password; `Debug`
-/// prints no more of the URL than its scheme.
+/// In a file, a time is text with a unit: `ttl = "1m30s"`. A bare number is ambiguous, so it is refused, and so is an
+/// unknown field. A configuration is read and not written, since its URL may hold a password; `Debug` prints only the
+/// scheme of the URL.
 ///
 /// ```
 /// # #[cfg(feature = "memory")]
@@ -32,7 +32,8 @@ use super::value::{Given, Read, Spans};
 /// use std::time::Duration;
 /// use tenure::ClientConfig;
 ///
-/// let mut config = ClientConfig::from_env("SHOP_LOCKS")?; // SHOP_LOCKS_URL, SHOP_LOCKS_TTL=1m30s, …
+/// // SHOP_LOCKS_URL, SHOP_LOCKS_TTL=1m30s, …
+/// let mut config = ClientConfig::from_env("SHOP_LOCKS")?;
 /// config.op_timeout = Some(Duration::from_millis(500));
 /// let client = tenure::connect(config.or(ClientConfig::new("memory:"))).await?;
 /// # Ok::<(), tenure::Error>(())
@@ -63,9 +64,9 @@ pub struct ClientConfig {
     pub confirmation: Option<Confirmation>,
 }
 
-/// One setting: what it is called and how its value is read.
+/// One setting: its name and the parser of its value.
 pub(super) struct Setting {
-    /// The field; in capitals and behind a prefix, the variable.
+    /// The field; in capitals and after a prefix, the variable.
     pub(super) field: &'static str,
     /// The parameter of a URL.
     parameter: &'static str,
@@ -130,37 +131,41 @@ const CONFIRMATIONS: &[(&str, Confirmation)] =
     &[("by_runtime", Confirmation::ByRuntime), ("first", Confirmation::First), ("behind", Confirmation::Behind)];
 
 impl ClientConfig {
-    /// This URL, and nothing else.
+    /// Makes a configuration with this URL only.
     #[must_use]
     pub fn new(url: impl Into<String>) -> Self {
         Self { url: Some(url.into()), ..Self::default() }
     }
 
-    /// The settings that are in the environment of this process: the variable of a field is its name in capitals behind
+    /// Reads the settings from the environment of this process: the variable of a field is its name in capitals after
     /// `prefix` and an underscore, such as `TENURE_URL` and `TENURE_OP_TIMEOUT=500ms` for the prefix `TENURE`.
     ///
-    /// An empty variable counts as absent. Variables of other names are not looked at: a misspelt one changes nothing.
+    /// An empty variable counts as absent. Variables of other names are not read: a misspelt one changes nothing.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument) for a value that cannot be read or is out of range: it
-    /// names the variable, says what is wrong and what is allowed, and does not repeat the value. Also for a prefix that is
-    /// not made of letters, digits and underscores.
+    /// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument) for a value that cannot be read or is out of
+    /// range: it names the variable, the problem and the allowed values, and does not repeat the value. Also for a
+    /// prefix that is not made of letters, digits and underscores.
     pub fn from_env(prefix: &str) -> Result<Self> {
         Self::from_variables(prefix, |name| std::env::var_os(name))
     }
 
-    /// As [`from_env`](Self::from_env), of variables that `value` tells: for tests, and for settings that are kept elsewhere.
+    /// Reads as [`from_env`](Self::from_env), with variables from `value`: for tests, and for settings that are kept
+    /// elsewhere.
     ///
     /// ```
     /// use std::time::Duration;
     /// use tenure::ClientConfig;
     ///
-    /// let config = ClientConfig::from_variables("APP", |name| (name == "APP_TTL").then(|| "1m30s".into()))?;
+    /// let ttl = |value: &'static str| {
+    ///     move |name: &str| (name == "APP_TTL").then(|| value.into())
+    /// };
+    /// let config = ClientConfig::from_variables("APP", ttl("1m30s"))?;
     /// assert_eq!(config.ttl, Some(Duration::from_secs(90)));
     ///
-    /// let error = ClientConfig::from_variables("APP", |name| (name == "APP_TTL").then(|| "90".into())).unwrap_err();
-    /// assert!(error.message().starts_with("the variable APP_TTL has no unit; allowed are 10ms to 24days"));
+    /// let error = ClientConfig::from_variables("APP", ttl("90")).unwrap_err();
+    /// assert!(error.message().starts_with("the variable APP_TTL has no unit"));
     /// # Ok::<(), tenure::Error>(())
     /// ```
     ///
@@ -189,13 +194,14 @@ impl ClientConfig {
         Ok(config)
     }
 
-    /// These settings, and where one is not told, that of `other`.
+    /// Returns these settings; a setting that is not set here is taken from `other`.
     ///
     /// ```
     /// # use std::time::Duration;
     /// # use tenure::ClientConfig;
     /// let file = ClientConfig::new("redis://cache/?ttl_ms=10000");
-    /// let config = ClientConfig::from_env("SHOP_LOCKS")?.or(file); // the environment comes first
+    /// // A variable takes precedence over the file.
+    /// let config = ClientConfig::from_env("SHOP_LOCKS")?.or(file);
     /// # assert!(config.url.is_some());
     /// # Ok::<(), tenure::Error>(())
     /// ```
@@ -215,7 +221,8 @@ impl ClientConfig {
         }
     }
 
-    /// The builder with the settings that are told here, for a backend that was made without a URL. The URL is not looked at.
+    /// Applies the settings of this configuration to a builder, for a backend that was made without a URL. The URL is
+    /// not used.
     ///
     /// # Errors
     ///
@@ -252,11 +259,11 @@ impl ClientConfig {
     }
 }
 
-/// Takes the settings of a client out of a URL.
+/// Removes the settings of a client from a URL and returns them.
 ///
 /// # Errors
 ///
-/// A value that cannot be read or is out of range: names the parameter and what is allowed.
+/// For a value that cannot be read or is out of range: names the parameter and the allowed values.
 pub(crate) fn from_url(url: &mut BackendUrl) -> Result<ClientConfig> {
     let mut config = ClientConfig::default();
     for setting in &SETTINGS {
@@ -268,7 +275,7 @@ pub(crate) fn from_url(url: &mut BackendUrl) -> Result<ClientConfig> {
     Ok(config)
 }
 
-/// A parameter of this URL that is a setting of the client.
+/// Returns a parameter of this URL that is a setting of the client.
 pub(crate) fn of_the_client(url: &mut BackendUrl) -> Option<&'static str> {
     SETTINGS.iter().map(|setting| setting.parameter).find(|parameter| url.text(parameter).is_some())
 }

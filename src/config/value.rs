@@ -1,4 +1,4 @@
-//! A value of a setting as somebody wrote it, and how it is read.
+//! The values of settings as given, and their parsers.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -12,17 +12,17 @@ pub(super) struct Given<'a> {
     spans: Spans,
 }
 
-/// How a time is written.
+/// The format of a time.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Spans {
     /// `1m30s`: in the environment and in files.
     WithUnit,
-    /// `90000`: in a URL, where every time is in milliseconds and the parameter says so.
+    /// `90000`: in a URL, where every time is in milliseconds, as the parameter's name shows.
     Millis,
 }
 
-/// What is wrong with a value and what is allowed; fits after the name of the setting. The value is not in it: whoever
-/// mistakes one variable for another one may have written a password.
+/// The problem of a value and the allowed values; fits after the name of the setting. It does not contain the value: the
+/// user may have mistaken one variable for another and written a password.
 pub(super) type Read<T> = Result<T, String>;
 
 impl<'a> Given<'a> {
@@ -30,7 +30,7 @@ impl<'a> Given<'a> {
         Self { text, spans }
     }
 
-    /// A time within these limits, in whole milliseconds.
+    /// Parses a time within these limits, in whole milliseconds.
     pub(super) fn span(self, allowed: RangeInclusive<Duration>) -> Read<Duration> {
         let allows = self.allows(&allowed);
         let span = match self.spans {
@@ -61,14 +61,14 @@ impl<'a> Given<'a> {
         }
     }
 
-    /// A number within these limits.
+    /// Parses a number within these limits.
     pub(super) fn number<N: FromStr + PartialOrd + Display>(self, allowed: RangeInclusive<N>) -> Read<N> {
         let allows = || format!("allowed are {} to {}", allowed.start(), allowed.end());
         let number = self.text.parse().map_err(|_| format!("is not a number of this kind; {}", allows()))?;
         if allowed.contains(&number) { Ok(number) } else { Err(format!("is out of range; {}", allows())) }
     }
 
-    /// One of these words.
+    /// Parses one of these words.
     pub(super) fn word<T: Copy>(self, words: &[(&str, T)]) -> Read<T> {
         let chosen = words.iter().find(|(word, _)| *word == self.text).map(|(_, chosen)| *chosen);
         chosen.ok_or_else(|| {

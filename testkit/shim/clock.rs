@@ -1,5 +1,5 @@
-//! Preloaded into one server process: shifts its wall clock by the microseconds in a mapped file, or makes it
-//! stand at the microseconds behind them, unless those are zero.
+//! Preloaded into one server process: shifts its wall clock by the microseconds in a mapped file, or stops
+//! it at the microseconds behind them, unless those are zero.
 //!
 //! Built by the test kit with `rustc --crate-type cdylib`; not part of any crate. The kernel is asked directly, because
 //! looking up the original functions allocates, and an allocator that asks for the time would then recurse.
@@ -38,7 +38,7 @@ unsafe extern "C" {
     fn mmap(at: *mut c_void, len: usize, prot: c_int, flags: c_int, fd: c_int, offset: i64) -> *mut c_void;
 }
 
-/// The offset, and where the clock stands.
+/// The offset, and the time of a stopped clock.
 type Setting = [AtomicI64; 2];
 
 static SETTING: AtomicPtr<Setting> = AtomicPtr::new(ptr::null_mut());

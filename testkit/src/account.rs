@@ -76,7 +76,7 @@ pub(crate) fn find_program(name: &str, variable: &str, folders: &[PathBuf]) -> i
     })
 }
 
-/// Starts a program that goes on.
+/// Starts a program that continues to run.
 ///
 /// # Errors
 ///

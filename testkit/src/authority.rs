@@ -5,7 +5,7 @@ use std::{fmt, fs, io};
 
 use rcgen::{BasicConstraints, Certificate, CertificateParams, DnType, IsCa, KeyPair};
 
-/// An authority of its own; nobody else trusts it.
+/// A private authority; no other program trusts it.
 pub struct Authority {
     certificate: Certificate,
     key: KeyPair,

@@ -56,7 +56,7 @@ impl ClockShim {
         self.offset.write_all_at(&micros.to_ne_bytes(), 0)
     }
 
-    /// Makes the process's wall clock stand at so many microseconds since 1970; zero lets it go again. Effective at once.
+    /// Stops the process's wall clock at so many microseconds since 1970; zero lets it run again. Effective at once.
     ///
     /// # Errors
     ///

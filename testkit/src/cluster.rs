@@ -38,7 +38,7 @@ impl RedisCluster {
         Ok(cluster)
     }
 
-    /// A node, and the port of its bus; another one if somebody was faster.
+    /// A node, and the port of its bus; another port if it was taken meanwhile.
     fn start_node(options: &RedisOptions) -> io::Result<(RedisServer, u16)> {
         let attempt = || {
             let bus = free_port()?;

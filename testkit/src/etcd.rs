@@ -13,7 +13,7 @@ use crate::dir::TempDir;
 use crate::port::free_port;
 use crate::wait::eventually;
 
-/// How often other ports are tried when somebody else was faster.
+/// Number of attempts with other ports when one was taken meanwhile.
 const PORT_ATTEMPTS: u32 = 5;
 
 /// Options of an [`EtcdCluster`]; by default plain text, etcd's own timing, and data in memory where there is plenty.
@@ -169,7 +169,7 @@ impl EtcdCluster {
         Ok(values.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum())
     }
 
-    /// Stops a member without closing anything (SIGSTOP); returns when it stands still.
+    /// Stops a member without closing anything (SIGSTOP); returns when it has stopped.
     ///
     /// # Errors
     ///
@@ -186,7 +186,7 @@ impl EtcdCluster {
         })
     }
 
-    /// Lets a paused member go on (SIGCONT).
+    /// Resumes a paused member (SIGCONT).
     ///
     /// # Errors
     ///

@@ -4,8 +4,10 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 
 use crate::account::{Account, find_program, output, spawn};
+use crate::certificates::Certificates;
 use crate::clock::ClockShim;
 use crate::dir::TempDir;
 use crate::port::free_port;
@@ -13,7 +15,7 @@ use crate::process;
 use crate::template;
 use crate::wait::eventually;
 
-/// How often another port is tried when somebody else was faster.
+/// Number of attempts with another port when one was taken meanwhile.
 const PORT_ATTEMPTS: u32 = 10;
 
 /// Settings that every server has. None weakens what a commit promises: flushes and the doublewrite buffer are the server's
@@ -34,6 +36,13 @@ fn places(folder: &Path) -> [String; 2] {
     [format!("--basedir={}", folder.display()), format!("--lc-messages-dir={}", folder.join("share").display())]
 }
 
+/// What makes a server speak TLS with the certificate in this folder, and nothing else but on its socket.
+fn encrypted(folder: &Path) -> [String; 3] {
+    let file = |name: &str| folder.join(name).display().to_string();
+    let (certificate, key) = (file("server.pem"), file("server.key"));
+    [format!("--ssl-cert={certificate}"), format!("--ssl-key={key}"), "--require-secure-transport=ON".into()]
+}
+
 /// Options of a [`MariaDbServer`]; by default data in memory where there is plenty, and the server's own settings but for its
 /// memory.
 #[derive(Clone, Debug, Default)]
@@ -42,6 +51,7 @@ pub struct MariaDbOptions {
     mysql: Option<PathBuf>,
     on_disk: bool,
     movable_clock: bool,
+    tls: Option<Arc<Certificates>>,
     settings: Vec<String>,
 }
 
@@ -71,6 +81,13 @@ impl MariaDbOptions {
     #[must_use]
     pub fn on_disk(mut self) -> Self {
         self.on_disk = true;
+        self
+    }
+
+    /// Speaks only TLS on the TCP port. Clients need no certificate. The unix socket stays as it is.
+    #[must_use]
+    pub fn tls(mut self, certificates: Arc<Certificates>) -> Self {
+        self.tls = Some(certificates);
         self
     }
 
@@ -122,6 +139,12 @@ impl MariaDbServer {
         let account_of_root = "CREATE USER IF NOT EXISTS root@'127.0.0.1';\n\
                                GRANT ALL PRIVILEGES ON *.* TO root@'127.0.0.1' WITH GRANT OPTION;\n";
         fs::write(dir.path().join("init"), account_of_root)?;
+        if let Some(certificates) = &options.tls {
+            let (certificate, key) = certificates.server();
+            for (name, source) in [("server.pem", certificate), ("server.key", key)] {
+                fs::copy(source, dir.path().join(name))?;
+            }
+        }
         account.give(dir.path())?;
         let mut server = Self { child: None, port: 0, options, program, account, clock, dir };
         template::copy(&server.program, &server.data(), |data| server.install(data))?;
@@ -269,7 +292,7 @@ impl MariaDbServer {
         self.sql("", &format!("CREATE USER {}@'%' IDENTIFIED BY {}", quoted(name), literal(password))).map(drop)
     }
 
-    /// Stops the process without closing anything (SIGSTOP); returns when it stands still.
+    /// Stops the process without closing anything (SIGSTOP); returns when it has stopped.
     ///
     /// # Errors
     ///
@@ -278,7 +301,7 @@ impl MariaDbServer {
         process::pause(self.child.as_ref().ok_or(io::ErrorKind::NotConnected)?)
     }
 
-    /// Lets a paused process go on (SIGCONT).
+    /// Resumes a paused process (SIGCONT).
     ///
     /// # Errors
     ///
@@ -332,6 +355,7 @@ impl MariaDbServer {
             .args(SETTINGS)
             .args(self.options.mysql.iter().flat_map(|folder| places(folder)))
             .args(self.options.mysql.iter().flat_map(|_| MYSQL))
+            .args(self.options.tls.iter().flat_map(|_| encrypted(dir)))
             .args(&self.options.settings)
             .stdin(Stdio::null())
             .stdout(File::create(&log)?)

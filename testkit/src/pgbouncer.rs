@@ -12,7 +12,7 @@ use crate::postgres::{PostgresServer, client};
 use crate::process;
 use crate::wait::eventually;
 
-/// How often another port is tried when somebody else was faster.
+/// Number of attempts with another port when one was taken meanwhile.
 const PORT_ATTEMPTS: u32 = 10;
 
 /// A running `pgbouncer` in transaction mode before a [`PostgresServer`], on a free port of loopback and on a unix socket.
@@ -67,7 +67,7 @@ impl PgBouncer {
         pooler.spawn().map(|()| pooler)
     }
 
-    /// What is installed: `PgBouncer 1.18.0`.
+    /// The installed version: `PgBouncer 1.18.0`.
     ///
     /// # Errors
     ///
@@ -130,7 +130,7 @@ impl PgBouncer {
         client(&self.psql, self.dir.path(), self.port, database)
     }
 
-    /// Stops the process without closing anything (SIGSTOP); returns when it stands still.
+    /// Stops the process without closing anything (SIGSTOP); returns when it has stopped.
     ///
     /// # Errors
     ///
@@ -139,7 +139,7 @@ impl PgBouncer {
         process::pause(self.child.as_ref().ok_or(io::ErrorKind::NotConnected)?)
     }
 
-    /// Lets a paused process go on (SIGCONT).
+    /// Resumes a paused process (SIGCONT).
     ///
     /// # Errors
     ///

@@ -11,8 +11,8 @@ use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket};
 const FIRST: u16 = 10_000;
 const COUNT: u32 = 22_000;
 
-/// A port that nobody listens on right now, outside the range that connections get theirs from: a server that is killed
-/// finds its own still free when it comes back.
+/// A port without a listener right now, outside the range of ephemeral ports: a server that is killed
+/// finds its port still free when it comes back.
 pub(crate) fn free_port() -> io::Result<u16> {
     static TAKEN: AtomicU32 = AtomicU32::new(0);
     let is_free = |port: &u16| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();

@@ -15,7 +15,7 @@ use crate::process;
 use crate::template;
 use crate::wait::eventually;
 
-/// How often another port is tried when somebody else was faster.
+/// Number of attempts with another port when one was taken meanwhile.
 const PORT_ATTEMPTS: u32 = 10;
 
 /// Where Debian keeps the programs of its versions.
@@ -72,7 +72,7 @@ impl PostgresServer {
         Ok(server)
     }
 
-    /// What is installed: `PostgreSQL 15.3`.
+    /// The installed version: `PostgreSQL 15.3`.
     ///
     /// # Errors
     ///
@@ -231,7 +231,7 @@ impl PostgresServer {
         self.sql("postgres", &format!("CREATE DATABASE {}", quoted(name))).map(drop)
     }
 
-    /// Makes a user that may sign in, and has no right that not everybody has.
+    /// Makes a user that may sign in, and has no rights beyond those of every user.
     ///
     /// # Errors
     ///
@@ -253,7 +253,7 @@ impl PostgresServer {
         self.sql("postgres", &statement)?.parse().map_err(io::Error::other)
     }
 
-    /// Stops the server with all of its processes and without closing anything (SIGSTOP); returns when they stand still.
+    /// Stops the server with all of its processes and without closing anything (SIGSTOP); returns when they have stopped.
     ///
     /// # Errors
     ///
@@ -262,7 +262,7 @@ impl PostgresServer {
         process::pause(self.child.as_ref().ok_or(io::ErrorKind::NotConnected)?)
     }
 
-    /// Lets a paused server go on (SIGCONT).
+    /// Resumes a paused server (SIGCONT).
     ///
     /// # Errors
     ///

@@ -38,7 +38,7 @@ fn id(child: &Child) -> i32 {
     Pid::from_child(child).as_raw_nonzero().get()
 }
 
-/// Stops a server and its workers (SIGSTOP); returns when all of them stand still.
+/// Stops a server and its workers (SIGSTOP); returns when all of them have stopped.
 pub(crate) fn pause(child: &Child) -> io::Result<()> {
     let server = id(child);
     signal(server, Signal::STOP)?; // first: then no further worker is started
@@ -53,7 +53,7 @@ pub(crate) fn pause(child: &Child) -> io::Result<()> {
     Ok(())
 }
 
-/// Lets a paused server and its workers go on (SIGCONT).
+/// Resumes a paused server and its workers (SIGCONT).
 pub(crate) fn resume(child: &Child) -> io::Result<()> {
     let server = id(child);
     for worker in workers(server).unwrap_or_default() {

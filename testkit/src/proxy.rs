@@ -199,7 +199,7 @@ impl Shared {
     }
 }
 
-/// What is written comes out at the other end of a connection, after a while where it is a long one.
+/// The writing side of a connection: bytes come out at the other end, with a delay if the connection has one.
 enum Later {
     Now(TcpStream),
     After(Duration, Sender<(Instant, Vec<u8>)>),
@@ -233,7 +233,7 @@ impl Later {
 }
 
 impl Connection {
-    /// Carries replies until it is told to flood.
+    /// Carries replies until a flood is ordered.
     fn answer(&self, from: TcpStream, mut to: TcpStream, replies: Later) {
         let flood = self.carry_until(from, replies, |link| link == Link::Open, Link::flood);
         if let Some((head, repeated)) = flood {

@@ -14,7 +14,7 @@ use crate::port::free_port;
 use crate::resp::{Reply, RespClient};
 use crate::wait::eventually;
 
-/// How often another port is tried when somebody else was faster.
+/// Number of attempts with another port when one was taken meanwhile.
 const PORT_ATTEMPTS: u32 = 10;
 
 /// A running `redis-server` on a free port of loopback and on a unix socket. Killed when dropped.
@@ -127,7 +127,7 @@ impl RedisServer {
         }
     }
 
-    /// Stops the process without closing anything (SIGSTOP); returns when it stands still.
+    /// Stops the process without closing anything (SIGSTOP); returns when it has stopped.
     ///
     /// # Errors
     ///
@@ -146,7 +146,7 @@ impl RedisServer {
         })
     }
 
-    /// Lets a paused process go on (SIGCONT).
+    /// Resumes a paused process (SIGCONT).
     ///
     /// # Errors
     ///
@@ -195,8 +195,8 @@ impl RedisServer {
         self.clock()?.set_offset(micros)
     }
 
-    /// Makes the server's wall clock stand at so many microseconds since 1970, until it is told to stand elsewhere; zero lets
-    /// it go again. What a test does then takes no time at the server.
+    /// Stops the server's wall clock at so many microseconds since 1970, until the next call; zero lets
+    /// it run again. While the clock is stopped, no time passes at the server.
     ///
     /// # Errors
     ///

@@ -122,7 +122,7 @@ impl RespClient {
     ///
     /// # Errors
     ///
-    /// Those of the socket; [`io::ErrorKind::InvalidData`] for what is no reply.
+    /// Those of the socket; [`io::ErrorKind::InvalidData`] for bytes that are no reply.
     pub fn read(&mut self) -> io::Result<Reply> {
         let mut line = String::new();
         if self.0.read_line(&mut line)? == 0 {

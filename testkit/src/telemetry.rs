@@ -1,4 +1,4 @@
-//! A subscriber of `tracing` that keeps what is reported.
+//! A subscriber of `tracing` that keeps all reports.
 
 use std::fmt::{Debug, Write as _};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,7 +16,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Keeps what is reported by targets that begin with `target`.
+    /// Keeps the reports of targets that begin with `target`.
     #[must_use]
     pub fn of(target: &'static str) -> Self {
         Self { target, lines: Arc::default() }
@@ -28,7 +28,7 @@ impl Recorder {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What was reported under this name.
+    /// The reports under this name.
     #[must_use]
     pub fn lines_of(&self, name: &str) -> Vec<String> {
         self.lines().into_iter().filter(|line| line.split(' ').next() == Some(name)).collect()

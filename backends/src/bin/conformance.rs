@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use tenure_backends::{capabilities_page, cases_page, connect, ids, makers};
-use tenure_conformance::{HarnessMaker, Options, Progress, all_cases, list, run_all};
+use tenure_conformance::{HarnessMaker, Options, Progress, all_cases, check_filters, list, run_all};
 
 /// Runs the conformance suite on the workspace's own backends.
 #[derive(clap::Parser)]
@@ -80,6 +80,9 @@ fn print_list() {
 
 fn run(arguments: &Arguments) -> ExitCode {
     let all = makers();
+    if let Err(why) = check_filters(arguments.filters.iter().map(String::as_str)) {
+        return fail(&why);
+    }
     for id in &arguments.backends {
         if !all.iter().any(|maker| maker.id() == id) {
             let known: Vec<&str> = all.iter().map(|maker| maker.id()).collect();

@@ -66,7 +66,7 @@ impl Arrangement {
         guard.release().await?;
         self.releases.push(granted.elapsed());
         self.acquires.push(granted - asked);
-        // What goes on behind the answers is not to be in the way of the next arrangement.
+        // Background work after the answers must not disturb the next arrangement.
         let settled = Instant::now();
         while self.quorum.as_ref().is_some_and(|quorum| quorum.background_work() > 0)
             && settled.elapsed() < Duration::from_millis(5)

@@ -10,9 +10,9 @@ use tenure_conformance::worker::Worker;
 use super::client::Orders;
 use super::options::Options;
 
-/// For a process to say that it is there. It says so before it reaches for the servers.
+/// For the first line of a process, which it prints before it connects to the servers.
 const START: Duration = Duration::from_secs(20);
-/// For its last word; whoever waits for it has a limit of its own.
+/// For its last line; the caller that waits for it has its own limit.
 const END: Duration = Duration::from_secs(3_600);
 
 pub(super) struct Crew {
@@ -78,7 +78,7 @@ impl Crew {
         self.begin(process).await
     }
 
-    /// Tells everybody that the faults are over, and waits until they have ended, at most for `patience`. Kills those
+    /// Announces the end of the faults to all processes, and waits until they have ended, at most for `patience`. Kills those
     /// that have not, and returns whether there was none.
     pub(super) async fn end(mut self, patience: Duration) -> Result<bool, BoxError> {
         for process in 0..self.size() {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tenure_conformance::BoxError;
 
-use super::jobs::{Told, word};
+use super::jobs::{Entry, word};
 
 /// Whose operation: a process is started again under the same number, with its next life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -38,7 +38,7 @@ pub(crate) enum What {
     Granted { fence: u64, until: Duration },
     /// At this instant the guard said that the lock is held, and believed it until then.
     Held { until: Duration },
-    /// The guard told of a loss: by its own clock, or because the backend knows the lease no more.
+    /// The guard reported a loss: by its own clock, or because the backend no longer knows the lease.
     Lost { expired: bool },
     /// About to release or to drop the guard. `held`: what it said just before.
     Leaving { how: &'static str, held: bool },
@@ -57,7 +57,7 @@ pub(crate) enum What {
     /// What the quorum counted until then: grants, and those that took one round.
     Elections { won: u64, in_one_round: u64 },
     /// Of a message of a queue; its name is the event's.
-    Told(Told),
+    Job(Entry),
 }
 
 /// The ways of asking and of leaving; a log holds no others.
@@ -88,7 +88,7 @@ impl fmt::Display for Event {
                 write!(f, "closed {} {holds} {waiters} {cleanups}", word(outcome))
             }
             What::Elections { won, in_one_round } => write!(f, "elections {won} {in_one_round}"),
-            What::Told(told) => told.fmt(f),
+            What::Job(entry) => entry.fmt(f),
         }
     }
 }
@@ -121,7 +121,7 @@ impl FromStr for Event {
                 cleanups: cleanups.parse()?,
             },
             ["elections", won, one] => What::Elections { won: won.parse()?, in_one_round: one.parse()? },
-            words => What::Told(Told::parse(words)?.ok_or_else(|| format!("no line of a log: {line:?}"))?),
+            words => What::Job(Entry::parse(words)?.ok_or_else(|| format!("no line of a log: {line:?}"))?),
         };
         let by = Origin { process: process.parse()?, life: life.parse()?, task: task.parse()?, op: op.parse()? };
         Ok(Self { at: nanos(at)?, by, name: (*name).into(), what })

@@ -1,4 +1,4 @@
-//! What was done to clients, servers and connections, and when.
+//! The faults of clients, servers and connections, and their times.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::event::Origin;
 pub(crate) struct Fault {
     /// Before it began.
     pub(crate) at: Duration,
-    /// After it was over; not yet, or at once.
+    /// After its end; not yet, or at once.
     pub(crate) end: Option<Duration>,
     pub(crate) what: Harmed,
 }
@@ -24,7 +24,7 @@ pub enum Data {
     Lost,
 }
 
-/// What was harmed, and how.
+/// The harmed part, and the kind of harm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Harmed {
     ClientKilled {
@@ -58,7 +58,7 @@ impl Fault {
         matches!(self.what, Harmed::ClientKilled { .. } | Harmed::ClientStopped { .. })
     }
 
-    /// Whether this process stood still for some of the time between the two.
+    /// Whether this process was stopped for some of the time between the two.
     pub(crate) fn stops(&self, by: Origin, from: Duration, to: Duration) -> bool {
         self.what == (Harmed::ClientStopped { process: by.process, life: by.life })
             && self.at <= to

@@ -1,5 +1,5 @@
 //! Client processes that take locks from real servers while clients, servers and connections are harmed, and a judge of
-//! what they saw. `src/bin/chaos.rs` runs it; `docs/chaos.md` says what is judged and what is not.
+//! their logs. `src/bin/chaos.rs` runs it; `docs/chaos.md` lists the rules and their limits.
 //!
 //! | module | what |
 //! |---|---|

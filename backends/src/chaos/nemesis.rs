@@ -52,7 +52,7 @@ impl Nemesis {
         self.mend(Duration::MAX).await
     }
 
-    /// One more fault, if what is chosen can be harmed.
+    /// One more fault, if the chosen target can be harmed.
     fn harm(&mut self) -> Result<(), BoxError> {
         let harm = self.options.harm;
         match self.rng.below(100) {
@@ -66,7 +66,7 @@ impl Nemesis {
         }
     }
 
-    /// Notes a fault before it is done; one with a span is mended when that is over.
+    /// Notes a fault before it is done; one with a span is mended at its end.
     fn begin(&mut self, what: Harmed, span: Option<Duration>) -> usize {
         let at = monotonic();
         self.faults.push(Fault { at, end: None, what });
@@ -135,7 +135,7 @@ impl Nemesis {
         self.servers.kill(node)
     }
 
-    /// So many at once, and for so long, that whoever holds a lock loses it.
+    /// So many at once, and for so long, that every holder of a lock loses it.
     fn outage(&mut self) -> Result<(), BoxError> {
         let (count, span) = (self.servers.ports().len(), self.options.profile.ttl * 9 / 5);
         for node in 0..count {
@@ -200,7 +200,7 @@ impl Nemesis {
         })
     }
 
-    /// Ends all faults that are over at that time.
+    /// Mends all faults whose span has ended at that time.
     async fn mend(&mut self, now: Duration) -> Result<(), BoxError> {
         let due: Vec<Open> = self.open.extract_if(.., |open| open.until <= now).collect();
         for Open { number, .. } in due {
@@ -217,7 +217,7 @@ impl Nemesis {
         Ok(())
     }
 
-    /// What was late arrives now. Connections that lost something are closed: no network goes on behind a hole.
+    /// Late bytes arrive now. Connections that lost bytes are closed: no network delivers bytes behind a hole.
     fn mend_links(&self, how: &str) {
         for proxy in self.proxies.iter().flatten() {
             proxy.set_new(Link::Open);

@@ -21,7 +21,7 @@ pub enum Subject {
     Queue,
 }
 
-/// What is harmed.
+/// The targets of faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Harm {
     /// Client processes: killed and stopped.
@@ -48,7 +48,7 @@ pub struct Options {
     pub processes: usize,
     /// Tasks of each process that take turns on the hot names.
     pub tasks: u32,
-    /// Names that everybody wants.
+    /// Names that all clients want.
     pub names: u32,
     /// Tasks of each process that hold a lock for several ttls; each name of theirs is wanted by two processes.
     pub steady: u32,
@@ -58,11 +58,11 @@ pub struct Options {
     pub harm: Harm,
     /// A mutant of the driver that the clients use, or a consumer that lies, which the judge has to catch.
     pub broken: Option<String>,
-    /// How long everybody may need to come to an end after the last fault; the backend's own bound if it is not given.
+    /// How long all clients may need to end after the last fault; the backend's own bound if it is not given.
     pub patience: Option<Duration>,
     /// By how much the judge's patience is stretched: `TENURE_SLACK`, else 1.
     pub slack: f64,
-    /// Where the logs are left; nowhere if it is not given.
+    /// Where the logs are left, in a new or empty folder; nowhere if it is not given.
     pub logs: Option<PathBuf>,
     /// One line instead of a table, if nothing is wrong.
     pub brief: bool,
@@ -99,7 +99,7 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// In words for whoever wrote them.
+    /// A text for the user who wrote them.
     pub fn parse(program: PathBuf, words: &[String]) -> Result<Self, BoxError> {
         let unprefixed = |error: clap::Error| error.to_string().trim_start_matches("error: ").to_owned();
         let words = Words::try_parse_from(words).map_err(unprefixed)?;
@@ -182,7 +182,7 @@ struct Words {
     /// How many seconds everybody may need to come to an end after the last fault
     #[arg(long, value_name = "SECONDS")]
     patience: Option<u64>,
-    /// Where the logs are left
+    /// Where the logs are left: a new or empty folder
     #[arg(long, value_name = "FOLDER")]
     logs: Option<PathBuf>,
     /// One line instead of a table, if nothing is wrong

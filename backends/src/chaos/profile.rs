@@ -49,8 +49,8 @@ enum Kind {
 
 /// A waiter that was killed is remembered for its presence of 15 s.
 const PRESENCE: Duration = Duration::from_secs(15);
-/// See [`Bounds::told_late`].
-const TOLD_LATE: Duration = Duration::from_millis(250);
+/// See [`Bounds::reported_late`].
+const REPORTED_LATE: Duration = Duration::from_millis(250);
 
 const PROFILES: &[Profile] = &[
     redis("redis/single", Kind::Redis),
@@ -118,7 +118,7 @@ impl Profile {
 
     /// The bounds of the judge, on a machine that is so many times slower.
     pub(crate) fn bounds(&self, slack: f64) -> Bounds {
-        Bounds { told_late: TOLD_LATE.mul_f64(slack), stall: self.stall.mul_f64(slack) }
+        Bounds { reported_late: REPORTED_LATE.mul_f64(slack), stall: self.stall.mul_f64(slack) }
     }
 
     pub(crate) fn may_lose_data(&self) -> bool {

@@ -226,7 +226,7 @@ impl Report {
         for event in self.events.iter().filter(within) {
             let own = violation.by.contains(&event.by);
             let is_shown = match event.what {
-                // Of a guard's word only what was new: a renewal.
+                // Only news from a guard: a renewal.
                 What::Held { until } => {
                     let before = ends.insert(event.by, until).unwrap_or_default();
                     own && until > before + Duration::from_millis(5)
@@ -253,7 +253,7 @@ impl Report {
             What::Granted { fence, until } => format!("{by} granted {fence}, until {:.6}", self.seconds(*until)),
             What::Held { until } => format!("{by} held, until {:.6}", self.seconds(*until)),
             What::Lost { expired } => {
-                format!("{by} lost, {}", if *expired { "by the clock" } else { "told by the backend" })
+                format!("{by} lost, {}", if *expired { "by the clock" } else { "reported by the backend" })
             }
             _ => format!("{by} {}", event.to_string().splitn(7, ' ').last().unwrap_or_default()),
         }

@@ -32,6 +32,13 @@ pub async fn run(options: &Options) -> Result<Report, BoxError> {
     let temporary = TempDir::new("chaos")?;
     let folder = options.logs.clone().unwrap_or_else(|| temporary.path().to_owned());
     fs::create_dir_all(&folder)?;
+    if fs::read_dir(&folder)?.next().is_some() {
+        return Err(format!(
+            "{}: has files in it, and logs of another run would be judged with these",
+            folder.display()
+        )
+        .into());
+    }
     let began = monotonic();
     let servers = options.profile.start(options.data)?;
     let rows = if options.profile.shares_links() { 1 } else { options.processes };
@@ -50,7 +57,7 @@ pub async fn run(options: &Options) -> Result<Report, BoxError> {
     let alive = (0..crew.size()).map(|process| (process, crew.life(process))).collect();
     let settle = match options.subject {
         Subject::Locks | Subject::Guards => options.profile.settle,
-        // What was pushed while there were faults takes no longer to be consumed without them.
+        // Messages that were pushed during the faults take no longer to be consumed without them.
         Subject::Queue => options.profile.settle + options.span,
     };
     let patience = options.patience.unwrap_or(settle).mul_f64(options.slack);

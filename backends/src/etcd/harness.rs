@@ -107,7 +107,7 @@ async fn expire(cluster: &Cluster, name: &LockName) -> Result<(), BoxError> {
     let mut etcd = raw(cluster).await?;
     let key = driver(&lock(cluster).url(), FenceFloor::NONE)?.hold_key(name);
     let found = etcd.get(key, None).await?;
-    let hold = found.kvs().first().ok_or("nobody holds the lock")?;
+    let hold = found.kvs().first().ok_or("no client holds the lock")?;
     etcd.lease_revoke(hold.lease()).await?;
     Ok(())
 }

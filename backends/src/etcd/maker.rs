@@ -42,6 +42,11 @@ impl EtcdMaker {
         Self::new("etcd/single@3.5", 1, Program::Other("etcd-3.5"))
     }
 
+    /// The backend `etcd/single@3.6`.
+    pub(crate) fn of_3_6() -> Self {
+        Self::new("etcd/single@3.6", 1, Program::Other("etcd-3.6"))
+    }
+
     fn new(id: &'static str, members: usize, program: Program) -> Self {
         Self { id, members, program, shared: Mutex::default(), version: OnceLock::new() }
     }

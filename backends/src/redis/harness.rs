@@ -9,10 +9,11 @@ use tenure_conformance::harness::{ClockStep, Data};
 use tenure_conformance::{BoxError, Fault, FaultKind, Harness, Healer, Inspector};
 use tenure_core::FenceFloor;
 use tenure_core::driver::Backend;
+use tenure_redis::RedisSettings;
 
 use super::front::Front;
 use super::inspector::RedisInspector;
-use super::servers::{Shared, keyspace, lock};
+use super::servers::{Shared, lock};
 use super::setup::{Library, MAX_WAITERS, Setup};
 use crate::proxied::DAYS;
 
@@ -102,7 +103,7 @@ pub(crate) fn inject(servers: &Shared, fault: Fault) -> Result<Healer, BoxError>
     let servers = Arc::clone(servers);
     match fault {
         Fault::ExpireLease(name) => {
-            let key = keyspace().lock_key(&name);
+            let key = RedisSettings::default().lock_key(&name);
             for server in lock(&servers).keepers(&key)? {
                 server.cli(&[b"PEXPIRE".as_slice(), &key, b"0"])?;
             }

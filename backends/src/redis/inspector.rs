@@ -3,9 +3,10 @@
 use async_trait::async_trait;
 use tenure_conformance::{BoxError, Inspector, Residue};
 use tenure_core::LockName;
+use tenure_redis::RedisSettings;
 use tenure_testkit::{RedisServer, Reply};
 
-use super::servers::{Shared, keyspace, lock};
+use super::servers::{Shared, lock};
 
 /// Looks at every server that keeps a name, past the driver.
 pub(crate) struct RedisInspector(pub(crate) Shared);
@@ -14,7 +15,7 @@ pub(crate) struct RedisInspector(pub(crate) Shared);
 impl Inspector for RedisInspector {
     /// What any of the servers has left.
     async fn residue(&self, name: &LockName) -> Result<Residue, BoxError> {
-        let key = keyspace().lock_key(name);
+        let key = RedisSettings::default().lock_key(name);
         let servers = lock(&self.0);
         let mut most = Residue::default();
         for server in servers.keepers(&key)? {

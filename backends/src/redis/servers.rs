@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tenure_conformance::BoxError;
-use tenure_redis_support::{ClientId, FenceScope, Keyspace, Prefix};
 use tenure_testkit::{Certificates, RedisCluster, RedisOptions, RedisSentinels, RedisServer};
 
 use super::setup::{Library, Setup};
@@ -28,10 +27,6 @@ pub(crate) type Shared = Arc<Mutex<Servers>>;
 
 pub(crate) fn lock(servers: &Shared) -> MutexGuard<'_, Servers> {
     servers.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-pub(super) fn keyspace() -> Keyspace {
-    Keyspace::new(Prefix::default(), FenceScope::default(), ClientId::random())
 }
 
 impl Servers {

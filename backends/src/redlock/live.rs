@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 use crate::defaults::{self, Defaults};
 use crate::redis::{MAX_WAITERS, RedisInspector, RedisMaker, Servers, Shared, hosts, inject, lock};
 
-/// What is wrong with some of the servers.
+/// The fault of some of the servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Minority {
     Healthy,
@@ -115,8 +115,8 @@ struct RedlockHarness {
 }
 
 impl RedlockHarness {
-    /// Of the nodes and the quorum, without what names the driver. The servers have just started, and nobody has used
-    /// them before; they keep what they acknowledged, except where a case makes them forget all of it.
+    /// Of the nodes and the quorum, without the driver's scheme. The servers have just started and are unused; they keep
+    /// all acknowledged data, except where a case makes them forget all of it.
     fn url(&self) -> String {
         // The machine is busy with other cases, too.
         let (max_ttl, timeout) = (Ttl::MAX.as_millis(), Duration::from_millis(400).mul_f64(self.slack).as_millis());
@@ -133,7 +133,7 @@ impl RedlockHarness {
 
 #[async_trait]
 impl Harness for RedlockHarness {
-    /// Clients connect while the slow servers work, so that requests leave to them that nobody answers.
+    /// Clients connect while the slow servers work, so that requests to them leave and get no answer.
     async fn backend(&mut self) -> Result<Backend, BoxError> {
         self.backend_beyond(FenceFloor::NONE).await
     }
@@ -167,7 +167,7 @@ impl Harness for RedlockHarness {
     }
 
     async fn teardown(self: Box<Self>) -> Result<(), BoxError> {
-        // All at once: each waits up to a second for what is on its way to slow nodes.
+        // All at once: each waits up to a second for its requests to slow nodes.
         let mut closing = JoinSet::new();
         for backend in self.opened {
             closing.spawn(async move { backend.locks().close().await });

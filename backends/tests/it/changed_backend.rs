@@ -7,9 +7,13 @@ use tenure_core::driver::Backend;
 use tenure_core::{Client, FenceFloor, FencingToken};
 use tenure_etcd::{EtcdConfig, EtcdDriver};
 use tenure_memory::MemoryDriver;
+use tenure_mysql::MysqlDriver;
+use tenure_postgres::PostgresDriver;
 use tenure_redis::{Fences, RedisConfig, RedisDriver, RedisSettings};
 use tenure_redlock::Redlock;
-use tenure_testkit::{EtcdCluster, EtcdOptions, RedisOptions, RedisServer};
+use tenure_testkit::{
+    EtcdCluster, EtcdOptions, MariaDbOptions, MariaDbServer, PostgresOptions, PostgresServer, RedisOptions, RedisServer,
+};
 
 const HOUR: u64 = 3_600_000_000;
 
@@ -68,7 +72,7 @@ impl Servers {
         EtcdDriver::new(self.etcd.url().parse::<EtcdConfig>().unwrap().fence_floor(floor))
     }
 
-    /// The nodes vote at once: nobody believes in a lease of theirs.
+    /// The nodes vote at once: no client believes in a lease of theirs.
     async fn redlock(&self, floor: FenceFloor) -> Redlock {
         let mut quorum = Redlock::builder().fence_floor(floor).restarts(tenure_redlock::Restarts::Durable);
         for (number, server) in self.redis[1..].iter().enumerate() {
@@ -79,9 +83,30 @@ impl Servers {
     }
 }
 
+struct Databases(PostgresServer, MariaDbServer);
+
+impl Databases {
+    fn start() -> Self {
+        let postgres = PostgresServer::start(PostgresOptions::new()).unwrap();
+        let mariadb = MariaDbServer::start(MariaDbOptions::new()).unwrap();
+        mariadb.create_database("moved").unwrap();
+        Self(postgres, mariadb)
+    }
+
+    async fn postgres(&self, more: &str) -> PostgresDriver {
+        let url = format!("{}?migrate=true{more}", self.0.url("postgres"));
+        PostgresDriver::connect(&url).await.unwrap()
+    }
+
+    async fn mysql(&self, more: &str) -> MysqlDriver {
+        let url = format!("{}?migrate=true{more}", self.1.url("moved"));
+        MysqlDriver::connect(&url).await.unwrap()
+    }
+}
+
 #[tokio::test]
 async fn by_default_no_change_of_the_backend_makes_a_row_stale() {
-    let (servers, mut rows) = (Servers::start(), Rows::default());
+    let (servers, databases, mut rows) = (Servers::start(), Databases::start(), Rows::default());
     let none = Vec::<String>::new();
     for round in 0..2 {
         assert_eq!(serve(servers.redis(RedisSettings::default()).await, &mut rows).await, none, "{round}: on Redis");
@@ -89,6 +114,8 @@ async fn by_default_no_change_of_the_backend_makes_a_row_stale() {
         tokio::time::sleep(std::time::Duration::from_millis(500)).await;
         assert_eq!(serve(servers.etcd(FenceFloor::NONE), &mut rows).await, none, "{round}: from Redis to etcd");
         assert_eq!(serve(MemoryDriver::new(), &mut rows).await, none, "{round}: from etcd to memory");
+        assert_eq!(serve(databases.postgres("").await, &mut rows).await, none, "{round}: from memory to PostgreSQL");
+        assert_eq!(serve(databases.mysql("").await, &mut rows).await, none, "{round}: from PostgreSQL to MariaDB");
         assert_eq!(serve(servers.redis(RedisSettings::default()).await, &mut rows).await, none, "{round}: to Redis");
         assert_eq!(serve(servers.redlock(FenceFloor::NONE).await, &mut rows).await, none, "{round}: to a quorum");
         tokio::time::sleep(std::time::Duration::from_millis(500)).await;
@@ -96,14 +123,15 @@ async fn by_default_no_change_of_the_backend_makes_a_row_stale() {
     }
 }
 
-/// Somebody's clock was an hour ahead once, and its fences are in the rows.
+/// The clock of one client was an hour ahead once, and its fences are in the rows.
 #[tokio::test]
 async fn with_a_floor_every_backend_goes_on_from_there_and_keeps_going() {
-    let (servers, mut rows) = (Servers::start(), Rows::default());
+    let (servers, databases, mut rows) = (Servers::start(), Databases::start(), Rows::default());
     let (none, clock) = (Vec::<String>::new(), RedisSettings::default);
     for id in ["1", "2", "3"] {
         rows.claim(id, FenceFloor::new(FenceFloor::now().get() + HOUR).unwrap().first());
     }
+    let floor = |rows: &Rows| format!("&fence_floor={}", rows.greatest().get());
     let memory = |floor| MemoryDriver::builder().fence_floor(floor).build().unwrap();
 
     assert_eq!(serve(servers.redis(clock()).await, &mut rows).await.len(), 6, "without one: stale for an hour");
@@ -116,6 +144,14 @@ async fn with_a_floor_every_backend_goes_on_from_there_and_keeps_going() {
 
     assert_eq!(serve(MemoryDriver::new(), &mut rows).await.len(), 6);
     assert_eq!(serve(memory(rows.greatest()), &mut rows).await, none);
+
+    assert_eq!(serve(databases.postgres("").await, &mut rows).await.len(), 6);
+    assert_eq!(serve(databases.postgres(&floor(&rows)).await, &mut rows).await, none);
+    assert_eq!(serve(databases.postgres("").await, &mut rows).await, none, "and the rows of its locks");
+
+    assert_eq!(serve(databases.mysql("").await, &mut rows).await.len(), 6);
+    assert_eq!(serve(databases.mysql(&floor(&rows)).await, &mut rows).await, none);
+    assert_eq!(serve(databases.mysql("").await, &mut rows).await, none, "and the rows of its locks");
 
     assert_eq!(serve(servers.redlock(FenceFloor::NONE).await, &mut rows).await.len(), 6);
     assert_eq!(serve(servers.redlock(rows.greatest()).await, &mut rows).await, none);

@@ -73,7 +73,7 @@ async fn ten_seconds_of_faults_on_a_queue_break_no_promise() {
     assert!(report.deliveries() > 50, "{} deliveries prove too little", report.deliveries());
 }
 
-/// The judge finds what is wrong with these drivers; a run that cannot fail would prove nothing.
+/// The judge finds the faults of these drivers; a run that cannot fail would prove nothing.
 async fn caught(mutant: &str, rule: &str) {
     caught_with(Subject::Locks, mutant, rule).await;
 }
@@ -82,7 +82,7 @@ async fn caught_with(subject: Subject, mutant: &str, rule: &str) {
     let mut options = options("redis/single", 6);
     options.subject = subject;
     options.broken = Some(mutant.into());
-    // What is wrong shows only where the machine is fast enough: late messages cannot be early ones. So more than one try.
+    // The fault shows only where the machine is fast enough: late messages cannot be early ones. So more than one try.
     let mut seen = Vec::new();
     for _ in 0..3 {
         let report = run(&options).await.unwrap();

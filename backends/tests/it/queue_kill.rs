@@ -38,7 +38,7 @@ async fn queues(url: &str) -> Arc<dyn DelayQueue> {
     backend.queue().cloned().expect("the backend has queues")
 }
 
-/// What a consumer says on its standard output before it goes on: a kill loses nothing that it has said.
+/// Prints a consumer's lines on its standard output before it continues: a kill loses no printed line.
 fn say(lines: &str) {
     let mut out = std::io::stdout().lock();
     out.write_all(lines.as_bytes()).unwrap();
@@ -111,12 +111,12 @@ struct History {
 }
 
 impl History {
-    /// What was said until now.
+    /// The lines printed until now.
     fn hear(&mut self, words: &Receiver<String>) {
         words.try_iter().for_each(|line| self.note(&line));
     }
 
-    /// What is left when all who speak have ended.
+    /// The remaining lines when all writers have ended.
     fn rest(&mut self, words: &Receiver<String>) {
         words.iter().for_each(|line| self.note(&line));
     }

@@ -1,4 +1,4 @@
-//! What is said when TLS cannot be had: who has to mend what, on every driver.
+//! The errors when TLS is not available: they name the part to repair and its owner, on every driver.
 #![cfg(feature = "etcd")]
 
 use std::io::Write as _;

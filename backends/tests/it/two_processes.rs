@@ -105,7 +105,8 @@ async fn sixteen_waiters_in_two_processes_take_turns_without_polling() {
     let order: Vec<usize> = served.iter().map(|(_, number)| *number).collect();
     assert_eq!(order, (0..WAITERS).collect::<Vec<_>>(), "served in the order in which they joined");
     let handovers = WAITERS as u64;
-    // A release each; a second one where a slow machine keeps a lock for so long that it has to be made to last.
-    assert!(asked <= 2 * (handovers + 1), "{asked} requests for {handovers} hand-overs");
+    // A release each; on a slow machine an extension as well, and a heartbeat of each waiter. Polling takes hundreds.
+    let most = 2 * (handovers + 1) + WAITERS as u64;
+    assert!(asked <= most, "{asked} requests for {handovers} hand-overs");
     println!("{asked} requests for {handovers} hand-overs; {idle} while idle for {span:?}");
 }

@@ -109,7 +109,7 @@ pub(super) fn take(language: &Language, pin: Option<&str>, jobs: &[Job], servers
     take_after(language, pin, jobs, servers, || Ok(()))
 }
 
-/// The same, with something done to the servers once everybody is prepared.
+/// The same, with an action on the servers once all workers are prepared.
 pub(super) fn take_after(
     language: &Language,
     pin: Option<&str>,

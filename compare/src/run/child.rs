@@ -58,7 +58,7 @@ impl Worker {
         Ok(writeln!(self.stdin, "go")?)
     }
 
-    /// The next line: what was measured.
+    /// The next line: the measurements.
     pub(super) fn answer(&mut self) -> Outcome<Value> {
         let line = self.lines.recv_timeout(PATIENCE).map_err(|error| format!("{}: {error}", self.what))?;
         let value: Value = serde_json::from_str(&line).map_err(|error| format!("{}: {error}: {line}", self.what))?;

@@ -5,7 +5,7 @@ use std::ops::AddAssign;
 
 use crate::failure::Outcome;
 
-/// A server that tells what it has done.
+/// A server with counters of its work.
 pub(super) trait Counted {
     fn counters(&self) -> Outcome<Counters>;
 }
@@ -23,7 +23,7 @@ pub(super) struct Counters {
 const OWN_READS: f64 = 3.0;
 
 impl Counters {
-    /// Of a server that tells nothing else.
+    /// Of a server that reports nothing else.
     pub(super) fn of_cpu(cpu_us: f64) -> Self {
         Self { cpu_us, ..Self::default() }
     }

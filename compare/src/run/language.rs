@@ -42,7 +42,7 @@ impl Language {
             .ok_or_else(|| format!("no Node with the module {module} (NODE_PATH)").into())
     }
 
-    /// The peer of etcd's package `concurrency`, built from what is in `GOPATH`, or from the packages of Debian.
+    /// The peer of etcd's package `concurrency`, built from the modules in `GOPATH`, or from the packages of Debian.
     pub(super) fn go_etcd() -> Outcome<Self> {
         let program = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/target/peers/etcd"));
         let mut go = Command::new("go");

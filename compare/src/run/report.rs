@@ -1,4 +1,4 @@
-//! What was measured: raw rounds, medians, and the ratios that the aims speak of.
+//! The measurements: raw rounds, medians, and the ratios that the aims refer to.
 
 use std::collections::BTreeMap;
 
@@ -154,7 +154,7 @@ impl Section {
     }
 }
 
-/// Everything that a comparison has to tell.
+/// The whole result of a comparison.
 pub(super) struct Report {
     pub(super) about: Value,
     pub(super) sections: Vec<Section>,
@@ -182,7 +182,7 @@ impl Report {
         }
     }
 
-    /// Notes why a ratio is missing. The first reason stands.
+    /// Notes why a ratio is missing. The first reason is kept.
     pub(super) fn unmeasured(&mut self, key: &'static str, why: impl Into<String>) {
         self.reasons.entry(key).or_insert_with(|| why.into());
     }

@@ -26,7 +26,7 @@ async fn connect(job: &Job) -> Outcome<Client> {
     Ok(Client::connect([format!("127.0.0.1:{}", job.ports[0])], None).await?)
 }
 
-/// The floor: a key is written and deleted. Excludes nobody.
+/// The floor: a key is written and deleted. Excludes no client.
 pub(super) struct PutDel(Client);
 
 impl Subject for PutDel {

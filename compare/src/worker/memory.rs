@@ -12,7 +12,7 @@ use super::subject::{Lane, Subject};
 use crate::failure::Outcome;
 use crate::job::Job;
 
-/// A map of mutexes, emptied of those that nobody uses.
+/// A map of mutexes; unused ones are removed.
 pub(super) struct Dashed(Arc<DashMap<String, Arc<Mutex<()>>>>);
 
 impl Subject for Dashed {
@@ -47,7 +47,7 @@ impl Lane for DashedLane {
     }
 }
 
-/// The driver's methods, called directly: no renewal, no clean-up after cancellation, no loss told.
+/// The driver's methods, called directly: no renewal, no clean-up after cancellation, no report of a loss.
 pub(super) struct Driver(Arc<dyn DistributedLock>);
 
 impl Subject for Driver {

@@ -1,7 +1,7 @@
 //! A child process that measures: reads jobs from stdin, answers on stdout, one line of JSON each.
 //!
-//! A job has two halves: it connects and warms up, says `{"ready":true}`, waits for the line `go`, and does what is
-//! measured. So several processes begin together, and the servers' counters can be read in between.
+//! A job has two halves: it connects and warms up, prints `{"ready":true}`, waits for the line `go`, and runs the measured
+//! work. So several processes begin together, and the servers' counters can be read in between.
 
 mod bare;
 mod contend;

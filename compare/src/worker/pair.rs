@@ -1,4 +1,4 @@
-//! Taking a lock that nobody else wants, and giving it back, again and again.
+//! Taking a lock without contention, and giving it back, again and again.
 
 use std::time::Duration;
 

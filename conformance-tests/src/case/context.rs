@@ -1,4 +1,4 @@
-//! What a case works with: clients, names, time.
+//! The context of a case: clients, names, time.
 
 use std::fmt;
 use std::process::Command;
@@ -10,29 +10,54 @@ use tenure_core::{Client, ClientBuilder, Confirmation, FenceFloor, LockName};
 use tokio::time::Instant;
 
 use super::{CaseResult, Failure};
-use crate::harness::{BoxError, CaseContext, Declared, Fault, Harness, Healer, Inspector, Passing, Time};
+use crate::harness::{BoxError, CaseContext, Declared, Fault, Harness, Healer, Inspector, Named, Passing, Time};
+use crate::journal::Journal;
 use crate::layer::FaultLayer;
 use crate::rng::Rng;
 
-/// The hands of a case. Its waits are virtual on a virtual clock, and stretched on a slow machine otherwise.
+/// The context that a case works with. Its waits are virtual on a virtual clock; otherwise a slow machine stretches
+/// them.
 pub struct Context {
     harness: Box<dyn Harness>,
     declared: Declared,
     case: CaseContext,
     rng: Rng,
+    journal: Journal,
+}
+
+/// The result of one look at a condition.
+pub trait Seen {
+    /// Whether the condition holds.
+    ///
+    /// # Errors
+    ///
+    /// The look failed, in words.
+    fn seen(self) -> Result<bool, String>;
+}
+
+impl Seen for bool {
+    fn seen(self) -> Result<bool, String> {
+        Ok(self)
+    }
+}
+
+impl<E: Into<Failure>> Seen for Result<bool, E> {
+    fn seen(self) -> Result<bool, String> {
+        self.map_err(|error| error.into().to_string())
+    }
 }
 
 impl Context {
-    pub(crate) fn new(harness: Box<dyn Harness>, declared: Declared, case: CaseContext) -> Self {
+    pub(crate) fn new(harness: Box<dyn Harness>, declared: Declared, case: CaseContext, journal: Journal) -> Self {
         let rng = Rng::new(case.seed);
-        Self { harness, declared, case, rng }
+        Self { harness, declared, case, rng, journal }
     }
 
     pub(crate) async fn teardown(self) -> Result<(), BoxError> {
         self.harness.teardown().await
     }
 
-    /// What the maker declared.
+    /// The maker's declaration.
     #[must_use]
     pub fn declared(&self) -> &Declared {
         &self.declared
@@ -57,16 +82,16 @@ impl Context {
         LockName::new(bytes).expect("the prefix is not empty and the suffix is short")
     }
 
-    /// A connection of its own.
+    /// A separate connection.
     ///
     /// # Errors
     ///
     /// The backend cannot be reached.
     pub async fn backend(&mut self) -> CaseResult<Backend> {
-        Ok(self.harness.backend().await?)
+        Ok(self.journal.over(&self.harness.backend().await?))
     }
 
-    /// A client of its own, with the default settings.
+    /// A separate client, with the default settings.
     ///
     /// # Errors
     ///
@@ -76,17 +101,17 @@ impl Context {
         Ok(self.client_over(backend).build()?)
     }
 
-    /// A client of its own, whose fences have to be greater than this.
+    /// A separate client, whose fences have to be greater than this.
     ///
     /// # Errors
     ///
     /// The backend cannot be reached, or takes no floor.
     pub async fn client_beyond(&mut self, floor: FenceFloor) -> CaseResult<Client> {
-        let backend = self.harness.backend_beyond(floor).await?;
+        let backend = self.journal.over(&self.harness.backend_beyond(floor).await?);
         Ok(self.client_over(backend).build()?)
     }
 
-    /// A connection of its own, with a layer of faults over it.
+    /// A separate connection, with a layer of faults over it.
     ///
     /// # Errors
     ///
@@ -105,7 +130,7 @@ impl Context {
         Ok((self.client_over(layer.backend()).build()?, layer))
     }
 
-    /// Like [`layered`](Self::layered), with settings of the case's own.
+    /// Like [`layered`](Self::layered), with custom settings.
     ///
     /// # Errors
     ///
@@ -118,8 +143,8 @@ impl Context {
         Ok((set(self.client_over(layer.backend())).build()?, layer))
     }
 
-    /// A client over a backend of the case's own making: on a slow machine it waits longer for answers. It takes over the
-    /// locks that it is handed as on a runtime of several threads, though a case has one.
+    /// A client over a backend that the case made: on a slow machine it waits longer for answers. It takes over handed
+    /// locks as on a runtime of several threads, though a case has one.
     pub fn client_over(&self, backend: Backend) -> ClientBuilder {
         let client = Client::builder(backend).op_timeout(self.ms(1_000)).confirmation(Confirmation::Behind);
         match self.declared.passing {
@@ -128,7 +153,7 @@ impl Context {
         }
     }
 
-    /// Does something bad to the server.
+    /// Injects a fault into the server.
     ///
     /// # Errors
     ///
@@ -140,10 +165,10 @@ impl Context {
         Ok(self.harness.inject(fault).await?)
     }
 
-    /// A raw look at the store, where there is one.
+    /// A raw look at the store, if the harness has one.
     #[must_use]
     pub fn inspector(&self) -> Option<Arc<dyn Inspector>> {
-        self.harness.inspector()
+        self.harness.inspector().map(|inspector| Arc::new(Named(inspector)) as Arc<dyn Inspector>)
     }
 
     /// The command of a worker in another process.
@@ -155,7 +180,7 @@ impl Context {
         self.harness.worker_command().ok_or_else(|| Failure::new("the harness gives no worker command"))
     }
 
-    /// So many milliseconds, stretched on a slow machine.
+    /// This many milliseconds, stretched on a slow machine.
     #[must_use]
     pub fn ms(&self, millis: u64) -> Duration {
         let span = Duration::from_millis(millis);
@@ -165,7 +190,7 @@ impl Context {
         }
     }
 
-    /// A ttl of about so many milliseconds: stretched, and moved to what the backend keeps.
+    /// A ttl of about this many milliseconds: stretched, and moved to a value that the backend keeps.
     #[must_use]
     pub fn ttl(&self, millis: u64) -> Duration {
         let range = &self.declared.locks.ttl;
@@ -174,18 +199,18 @@ impl Context {
         Duration::from_millis(wanted.div_ceil(grain) * grain).min(range.max)
     }
 
-    /// How long something that should happen at once may take before the case fails.
+    /// The time limit for an event that should happen at once; after it, the case fails.
     #[must_use]
     pub fn soon(&self) -> Duration {
         self.ms(5_000)
     }
 
-    /// Lets time pass: a length of time is the subject, not a condition.
+    /// Lets time pass, where a length of time is the subject, not a condition.
     pub async fn pass(&self, span: Duration) {
         tokio::time::sleep(span).await;
     }
 
-    /// Lets time pass with the thread blocked, so that no task can run (on a virtual clock: as good as).
+    /// Lets time pass with the thread blocked, so that no task can run (on a virtual clock, the effect is the same).
     pub async fn block(&self, span: Duration) {
         match self.declared.time {
             Time::Virtual => tokio::time::advance(span).await,
@@ -193,30 +218,30 @@ impl Context {
         }
     }
 
-    /// Waits until `condition` holds.
+    /// Waits until `condition` holds. A look that fails is repeated.
     ///
     /// # Errors
     ///
-    /// It does not hold within the time.
+    /// It does not hold within the time; with the result of the last look, if that failed.
     #[track_caller]
-    pub fn eventually(
+    pub fn eventually<S: Seen>(
         &self,
         within: Duration,
         what: &str,
-        mut condition: impl AsyncFnMut() -> bool,
+        mut condition: impl AsyncFnMut() -> S,
     ) -> impl Future<Output = CaseResult<Duration>> {
         let late = Failure::new(format!("not within {within:?}: {what}"));
         let step = Duration::from_millis(5);
         async move {
             let start = Instant::now();
             loop {
-                if condition().await {
-                    return Ok(start.elapsed());
+                let seen = condition().await.seen();
+                match seen {
+                    Ok(true) => return Ok(start.elapsed()),
+                    Ok(false) if start.elapsed() >= within => return Err(late),
+                    Err(why) if start.elapsed() >= within => return Err(late.because(&why)),
+                    Ok(false) | Err(_) => tokio::time::sleep(step).await,
                 }
-                if start.elapsed() >= within {
-                    return Err(late);
-                }
-                tokio::time::sleep(step).await;
             }
         }
     }

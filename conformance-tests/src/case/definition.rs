@@ -6,19 +6,19 @@ use futures_util::future::LocalBoxFuture;
 
 use super::{CaseResult, Context, Need};
 
-/// How a case runs.
+/// The function that runs a case.
 pub type CaseFn = for<'a> fn(&'a mut Context) -> LocalBoxFuture<'a, CaseResult>;
 
-/// One thing that a driver must do.
+/// One requirement for a driver.
 #[derive(Clone, Copy)]
 pub struct Case {
-    /// Its name for ever: `"lock/expired-holder-cannot-release"`.
+    /// Its permanent name: `"lock/expired-holder-cannot-release"`.
     pub id: &'static str,
-    /// What it proves when it passes, in one sentence.
+    /// The statement that it proves when it passes, in one sentence.
     pub proves: &'static str,
     /// The numbers of the [properties](super::properties) that it covers.
     pub properties: &'static [&'static str],
-    /// Without which it cannot run.
+    /// The needs without which it cannot run.
     pub needs: &'static [Need],
     /// The case itself.
     pub run: CaseFn,

@@ -1,14 +1,14 @@
-//! How a case fails, other than by panicking.
+//! The failure of a case, other than a panic.
 
 use std::fmt;
 use std::panic::Location;
 
-use crate::harness::BoxError;
+use crate::harness::{BoxError, words};
 
-/// What a case returns.
+/// The result of a case.
 pub type CaseResult<T = ()> = Result<T, Failure>;
 
-/// Why a case failed, and where.
+/// The reason and the place of a case's failure.
 pub struct Failure {
     what: String,
     place: &'static Location<'static>,
@@ -21,12 +21,17 @@ impl Failure {
     pub fn new(what: impl Into<String>) -> Self {
         Self { what: what.into(), place: Location::caller() }
     }
+
+    /// The same, with what the last look at the condition said.
+    pub(crate) fn because(self, why: &str) -> Self {
+        Self { what: format!("{}; the last look failed: {why}", self.what), ..self }
+    }
 }
 
 impl<E: Into<BoxError>> From<E> for Failure {
     #[track_caller]
     fn from(error: E) -> Self {
-        Self { what: format!("unexpected error: {}", error.into()), place: Location::caller() }
+        Self { what: format!("unexpected error: {}", words(&error.into())), place: Location::caller() }
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a case is, what it is given, and which cases a backend gets.
+//! The definition of a case, its context, and the selection of cases for a backend.
 
 mod context;
 mod definition;
@@ -7,7 +7,7 @@ mod need;
 mod property;
 mod select;
 
-pub use context::Context;
+pub use context::{Context, Seen};
 pub(crate) use definition::case;
 pub use definition::{Case, CaseFn};
 pub use failure::{CaseResult, Failure};

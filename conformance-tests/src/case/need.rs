@@ -1,4 +1,4 @@
-//! What a case needs of a backend, judged by what is declared.
+//! The needs of a case, judged by the declaration of the backend.
 
 use tenure_core::driver::{
     Fencing, Introspection, KeyedConcurrency, OwnerScope, Parking, QueueWake, Revocation, WaitersCounted, Waiting,
@@ -6,7 +6,7 @@ use tenure_core::driver::{
 
 use crate::harness::{Declared, FaultKind, Floors, Leftovers, Passing, Processes, Time};
 
-/// Something without which a case makes no sense.
+/// A condition without which a case makes no sense.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Need {
@@ -20,8 +20,8 @@ pub enum Need {
     Wakeups,
     /// Waiters are served in order of arrival.
     Fifo,
-    /// The driver can reserve fences and wakes its waiters, and the clients pass leases on: one wait at the backend serves
-    /// all waiters of a client only where somebody wakes it.
+    /// The driver can reserve fences and wakes its waiters, and the clients pass leases on: one wait at the backend
+    /// serves all waiters of a client only if the backend wakes it.
     Passing,
     /// The queue has a cap that can be reached in reasonable time.
     ReachableQueueCap,
@@ -29,23 +29,23 @@ pub enum Need {
     Introspection,
     /// `force_release` works.
     Revocation,
-    /// The driver lists the locks that are held.
+    /// The driver lists held locks.
     Census,
-    /// Its list counts those who wait.
+    /// Its list counts waiters.
     CensusOfWaiters,
     /// Fences grow even if the backend forgot them.
     FencesOutliveData,
-    /// The harness can do this to its server.
+    /// The harness can inject this fault into its server.
     Fault(FaultKind),
     /// Other processes can reach the backend.
     Processes,
-    /// A lock goes past waiters whose process was killed before their presence has passed.
+    /// A lock passes over waiters of a killed process before their presence has passed.
     PastKilledWaiters,
     /// The harness can look at the raw store.
     Leftovers,
     /// The harness can open a backend with a floor for fences.
     FenceFloors,
-    /// The case passes hours.
+    /// The case lets hours pass.
     VirtualTime,
     /// The case blocks threads and measures the machine's clock.
     RealTime,
@@ -55,11 +55,11 @@ pub enum Need {
     QueueWakeups,
     /// Its queues keep concurrency keys.
     QueueKeys,
-    /// A parked message is given its turn at the lock, if the client that parked it lives.
+    /// A parked message gets its turn at the lock, if the client that parked it lives.
     FollowsLock,
     /// The dead letters can be filled in reasonable time.
     ReachableDeadLetters,
-    /// A push of more bytes than its queues take can be made in reasonable time.
+    /// A push of more bytes than its queues accept can be made in reasonable time.
     ReachableRequest,
     /// The driver has **no** delay queues.
     NoQueue,
@@ -71,7 +71,7 @@ pub enum Need {
     NoIntrospection,
     /// `force_release` does **not** work.
     NoRevocation,
-    /// The driver does **not** list the locks that are held.
+    /// The driver does **not** list held locks.
     NoCensus,
     /// Waiters are **not** woken.
     NoWakeups,
@@ -79,14 +79,14 @@ pub enum Need {
     NarrowTtl,
 }
 
-/// Whether a need is met.
+/// The result for a need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It is.
     Met,
-    /// It is not; why.
+    /// It is not met, for this reason.
     Unmet(&'static str),
-    /// The case is not for this backend and not even listed: the refusal of what is not refused.
+    /// The case is not for this backend and not listed: it checks a refusal, and the backend does not refuse.
     Elsewhere,
 }
 

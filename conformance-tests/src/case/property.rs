@@ -5,7 +5,7 @@
 pub struct Property {
     /// Its number: `"P19"`. Numbers stay as they are, and have gaps.
     pub number: &'static str,
-    /// What holds, in one sentence.
+    /// The statement of the property, in one sentence.
     pub holds: &'static str,
 }
 

@@ -1,4 +1,4 @@
-//! Which cases a backend gets, decided before anything is reached.
+//! The selection of cases for a backend, decided before the suite connects to anything.
 
 use super::{Case, Need, Verdict};
 use crate::cases;
@@ -9,11 +9,11 @@ use crate::harness::{Declared, HarnessMaker, Isolation};
 pub struct Listed {
     /// The case.
     pub case: &'static Case,
-    /// What will happen to it.
+    /// Its selection.
     pub selection: Selection,
 }
 
-/// What happens to a listed case.
+/// The treatment of a listed case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selection {
     /// It runs and must pass.
@@ -63,7 +63,8 @@ fn is_required(id: &str, required: &[String]) -> bool {
 }
 
 impl Case {
-    /// Whether the case may share its server with others: not if it harms it, nor if it makes fences begin elsewhere.
+    /// Whether the case may share its server with others: not if it harms the server, nor if it makes fences begin
+    /// elsewhere.
     #[must_use]
     pub fn isolation(&self) -> Isolation {
         let alone = |need: &Need| match need {

@@ -1,4 +1,4 @@
-//! Many that begin at the same moment.
+//! Many clients that begin at the same moment.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -111,7 +111,7 @@ async fn try_acquire_at_every_poll(context: &mut Context) -> CaseResult {
     .await
 }
 
-/// A lock that is held by `probe` and released a little later, so that whoever waits may be granted.
+/// A lock that is held by `probe` and released a little later, so that a waiter may be granted.
 async fn waiting<'a, F, T>(client: &'a Client, probe: &'a Client, name: &'a LockName, wait: F) -> CaseResult<bool>
 where
     F: FnOnce(tenure_core::Lock) -> LocalBoxFuture<'a, Option<tenure_core::Result<T>>>,

@@ -1,4 +1,4 @@
-//! The list of the locks that are held.
+//! The list of held locks.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -35,7 +35,7 @@ pub(super) const CASES: &[Case] = &[
     ),
     case!(
         "census/prefix-is-literal",
-        "A prefix is taken byte by byte: no byte in it stands for others, whatever patterns the backend knows.",
+        "A prefix is taken byte by byte: no byte in it matches other bytes, whatever patterns the backend knows.",
         ["P27", "P62"],
         [Need::Census],
         prefix_is_literal
@@ -63,7 +63,7 @@ pub(super) const CASES: &[Case] = &[
     ),
     case!(
         "census/counts-the-waiters",
-        "The list tells how many wait for each lock.",
+        "The list gives the number of waiters of each lock.",
         ["P24", "P62"],
         [Need::CensusOfWaiters, Need::Fifo],
         counts_the_waiters
@@ -98,7 +98,7 @@ async fn pages(census: &dyn Census, prefix: &[u8], max: usize) -> CaseResult<Vec
     Err(Failure::new("the list does not end"))
 }
 
-/// What is held under a prefix, by name.
+/// The held locks under a prefix, by name.
 async fn listed(backend: &Backend, prefix: &[u8]) -> CaseResult<BTreeMap<Vec<u8>, HeldLock>> {
     let census = census(backend)?;
     let pages = pages(census, prefix, census.capabilities().max_page).await?;
@@ -141,7 +141,7 @@ async fn lists_what_is_held(context: &mut Context) -> CaseResult {
         let plausible = |held| held >= Duration::from_millis(50) && held < ttl / 2;
         assert!(holder.held_for.is_none_or(plausible), "held for {:?}", holder.held_for);
         if context.declared().locks.introspection == Introspection::Full {
-            assert!(holder.held_for.is_some(), "since when is told where that is declared");
+            assert!(holder.held_for.is_some(), "the time of the grant is given where that is declared");
         }
         let counted = context.declared().census.is_some_and(|census| census.waiters == WaitersCounted::Yes);
         assert_eq!(*waiters, counted.then_some(0));
@@ -157,7 +157,7 @@ async fn leaves_out_what_is_free(context: &mut Context) -> CaseResult {
     keep(&client, &context.name("free/released"), context.ttl(5_000)).await?.release().await?;
     assert_eq!(names(&backend, prefix.as_bytes()).await?, [bytes(&kept)], "one was released");
     take_raw(&**backend.locks(), &context.name("free/expired"), ttl).await?;
-    let gone = async || names(&backend, prefix.as_bytes()).await.is_ok_and(|held| held == [bytes(&kept)]);
+    let gone = async || names(&backend, prefix.as_bytes()).await.map(|held| held == [bytes(&kept)]);
     context.eventually(ttl + context.ms(1_500), "an expired lease is not listed", gone).await?;
     guard.release().await?;
     assert_eq!(names(&backend, prefix.as_bytes()).await?, Vec::<Vec<u8>>::new(), "nothing is held");
@@ -172,7 +172,7 @@ async fn waited_for_is_not_held(context: &mut Context) -> CaseResult {
     busy(locks.acquire(&joining(&name, waiter, ttl, Duration::from_secs(60))?).await?)?;
     assert_eq!(names(&backend, name.as_bytes()).await?, [bytes(&name)]);
     locks.release(&hold(&name, token)).await?;
-    assert_eq!(names(&backend, name.as_bytes()).await?, Vec::<Vec<u8>>::new(), "nobody holds it");
+    assert_eq!(names(&backend, name.as_bytes()).await?, Vec::<Vec<u8>>::new(), "no client holds it");
     locks.abandon(&hold(&name, waiter)).await?;
     Ok(())
 }
@@ -275,7 +275,7 @@ async fn held_throughout_is_listed(context: &mut Context) -> CaseResult {
         if from.is_none() {
             break;
         }
-        // Those in front go first, so that whoever counts by position goes astray.
+        // Those in front are released first, so that a driver that counts by position fails.
         if let Some(gone) = (!go.is_empty()).then(|| go.remove(0)) {
             locks.release(&gone).await?;
             take_raw(locks, &context.name(format!("through/new/{step}")), ttl).await?;

@@ -1,4 +1,4 @@
-//! Entries of re-entrant locks under bad days: duplicated, late, lost, cancelled; and their common lease.
+//! Entries of re-entrant locks under faults: duplicated, late, lost, cancelled; and their common lease.
 
 use futures_util::FutureExt;
 use tenure_core::driver::{
@@ -198,7 +198,7 @@ async fn renewal_by_a_stranger_changes_nothing(context: &mut Context) -> CaseRes
         matches!(driver.renew(ttl_of(ttl)?, &[own]).await.remove(0)?, Renewed::Extended { .. }),
         "the hold was taken away"
     );
-    let free = async || is_free_raw(&**backend.locks(), &name).await.unwrap_or(false);
+    let free = async || is_free_raw(&**backend.locks(), &name).await;
     context.eventually(ttl + context.ms(1_500), "the lease ends when it would have", free).await?;
     Ok(())
 }
@@ -254,13 +254,13 @@ async fn lost_as_a_whole(context: &mut Context) -> CaseResult {
     layer.rule(Rule::on(Op::RenewEntry, Action::FailBeforeSend));
     let (outer, inner) = (must(handle.try_acquire().await?, &name)?, must(handle.try_acquire().await?, &name)?);
     let both = async { tokio::join!(outer.lost(), inner.lost()) };
-    let reasons = context.within(ttl, "both entries are told", both).await?;
+    let reasons = context.within(ttl, "both entries are notified", both).await?;
     assert_eq!(reasons.0, reasons.1);
     assert!(outer.check().is_err() && inner.check().is_err());
     layer.heal();
     let next = handle.acquire_within(ttl + context.soon()).await?;
-    assert!(next.fence() > outer.fence(), "the count went on after the loss");
-    assert_eq!(next.depth(), 1, "the count went on after the loss");
+    assert!(next.fence() > outer.fence(), "the count continued after the loss");
+    assert_eq!(next.depth(), 1, "the count continued after the loss");
     assert!(!outer.is_held() && !inner.is_held(), "a lost entry came back");
     drop((outer, inner));
     assert_eq!(next.release().await?, 0);
@@ -309,7 +309,7 @@ async fn lost_reply_is_undone(context: &mut Context) -> CaseResult {
     }
     context.eventually(context.soon(), "the entries are undone", async || client.stats().cleanups == 0).await?;
     let inner = enter(&client, &name, &me).await?;
-    assert_eq!(inner.depth(), 2, "an entry that nobody has was counted");
+    assert_eq!(inner.depth(), 2, "an entry without a guard was counted");
     assert_eq!(inner.release().await?, 1);
     assert!(outer.is_held());
     assert_eq!(outer.release().await?, 0);

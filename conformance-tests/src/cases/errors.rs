@@ -1,4 +1,4 @@
-//! Bad days: what an error says, and what a closed client does.
+//! Failures: the content of errors, and the behaviour of a closed client.
 
 use std::time::Duration;
 
@@ -98,7 +98,7 @@ async fn gives_back_what_is_held(context: &mut Context) -> CaseResult {
     client.close(context.soon()).await?;
     for (guard, name) in guards.iter().zip(&names) {
         assert_eq!(guard.state(), HoldState::Lost(LostReason::Closed));
-        assert_eq!(context.within(context.soon(), "the guard is told", guard.lost()).await?, LostReason::Closed);
+        assert_eq!(context.within(context.soon(), "the guard is notified", guard.lost()).await?, LostReason::Closed);
         free_within(context, &probe, name, context.soon()).await?;
     }
     drop(guards);

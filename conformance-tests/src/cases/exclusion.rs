@@ -33,7 +33,7 @@ pub(super) const CASES: &[Case] = &[
     ),
     case!(
         "lock/dropped-guard-frees",
-        "Dropping a guard releases its lock without anybody waiting for the ttl.",
+        "Dropping a guard releases its lock at once, not only after its ttl.",
         ["R2", "P13"],
         [],
         dropped_guard_frees

@@ -215,7 +215,7 @@ async fn stale_writer_is_refused(context: &mut Context) -> CaseResult {
     let paused = take(&one, &name, ttl).await?;
     assert!(fenced.write(paused.fence()).is_ok());
     unfenced.write(paused.fence());
-    // The holder does not look at its guard for longer than its lease, and somebody else gets the lock.
+    // The holder does not look at its guard for longer than its lease, and another client gets the lock.
     context.block(ttl).await;
     let next = lock(&other, &name).acquire_within(context.soon()).await?;
     assert!(fenced.write(next.fence()).is_ok(), "the rightful holder was refused");

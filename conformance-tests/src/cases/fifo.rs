@@ -182,7 +182,7 @@ async fn nobody_barges(context: &mut Context) -> CaseResult {
     busy(locks.acquire(&joining(&name, waiter, ttl, LONG)?).await?)?;
     locks.release(&hold(&name, token)).await?;
     for _ in 0..3 {
-        assert!(lock(&client, &name).try_acquire().await?.is_none(), "somebody took the lock past its first waiter");
+        assert!(lock(&client, &name).try_acquire().await?.is_none(), "another client got past the first waiter");
     }
     granted(locks.acquire(&joining(&name, waiter, ttl, LONG)?).await?)?;
     assert_eq!(locks.release(&hold(&name, waiter)).await?, Released::Released);
@@ -244,7 +244,7 @@ async fn dead_waiter_lapses(context: &mut Context) -> CaseResult {
     let late = context.declared().locks.ttl.granularity;
     let locks = &**backend.locks();
     let (client, layer) = context.layered_with(|builder| builder.presence(presence)).await?;
-    // The dead waiter lapses after the release, and before it: then nobody should notice that it was there.
+    // The dead waiter lapses after the release, and before it: then no other waiter should notice that it was there.
     for (early, limit) in [(false, presence + presence / 3 + late + context.ms(900)), (true, late + context.ms(900))] {
         let (name, ttl) = (context.name(format!("dead/{early}")), context.ttl(60_000));
         let (token, _) = take_raw(locks, &name, ttl).await?;

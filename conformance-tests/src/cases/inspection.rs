@@ -1,4 +1,4 @@
-//! What an operator sees, and does.
+//! The operators' view of locks, and their operations.
 
 use std::time::Duration;
 
@@ -94,7 +94,7 @@ async fn free_lock_has_no_holder(context: &mut Context) -> CaseResult {
     take_raw(&**backend.locks(), &name, ttl).await?;
     assert!(lock(&client, &name).inspect().await?.holder.is_some());
     let handle = lock(&client, &name);
-    let gone = async || handle.inspect().await.is_ok_and(|seen| seen == Inspection::default());
+    let gone = async || handle.inspect().await.map(|seen| seen == Inspection::default());
     context.eventually(ttl + context.ms(1_500), "an expired lease is not shown", gone).await?;
     Ok(())
 }
@@ -116,7 +116,7 @@ async fn tells_the_holder(context: &mut Context) -> CaseResult {
         let left = holder.remaining.unwrap_or_default();
         assert!(left < ttl && left > ttl / 2, "{left:?} remain of {ttl:?}");
         let tells_age = context.declared().locks.introspection == Introspection::Full;
-        assert_eq!(holder.held_for.is_some(), tells_age, "since when is told exactly if that is declared");
+        assert_eq!(holder.held_for.is_some(), tells_age, "the time of the grant is given exactly if declared");
         let plausible = |held| held >= Duration::from_millis(50) && held < ttl / 2;
         assert!(holder.held_for.is_none_or(plausible), "held for {:?}", holder.held_for);
         assert_eq!(seen.waiters, 0);
@@ -155,7 +155,7 @@ async fn changes_nothing(context: &mut Context) -> CaseResult {
     assert_eq!(again.fence, fence, "looking took the lease away");
     let free = async || {
         let _seen = locks.inspect(&name).await;
-        is_free_raw(locks, &name).await.unwrap_or(false)
+        is_free_raw(locks, &name).await
     };
     let took = context.eventually(ttl + context.ms(1_500), "the lease ends when it would have", free).await?;
     assert!(took > ttl / 4, "free after {took:?}");

@@ -1,4 +1,4 @@
-//! Leases: how long they last, and how they are lengthened.
+//! Leases: their length, and their extension.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub(super) const CASES: &[Case] = &[
     ),
     case!(
         "lease/not-granted-again-before-its-end",
-        "Nobody is granted the name before the ttl of an unreleased lease has passed.",
+        "No other client is granted the name before the ttl of an unreleased lease has passed.",
         ["P1", "P28"],
         [],
         not_granted_again_before_its_end
@@ -125,7 +125,7 @@ async fn not_granted_again_before_its_end(context: &mut Context) -> CaseResult {
     let asked = Instant::now();
     take_raw(&**backend.locks(), &name, ttl).await?;
     // The lease began after `asked`: a grant may not come before `asked + ttl`, but for the clocks' drift.
-    let free = async || is_free_raw(&**other.locks(), &name).await.unwrap_or(false);
+    let free = async || is_free_raw(&**other.locks(), &name).await;
     context.eventually(ttl + context.ms(1_500), "the lease ends", free).await?;
     let passed = asked.elapsed();
     assert!(passed >= ttl.mul_f64(0.99) - Duration::from_millis(2), "granted again after {passed:?} of {ttl:?}");
@@ -168,7 +168,7 @@ async fn fixed_is_not_renewed(context: &mut Context) -> CaseResult {
     let (one, other) = (context.client().await?, context.client().await?);
     let (name, ttl) = (context.name("fixed"), context.ttl(400));
     let guard = take(&one, &name, ttl).await?;
-    let reason = context.within(ttl, "the loss is told by the ttl's end", guard.lost()).await?;
+    let reason = context.within(ttl, "the loss is reported by the end of the ttl", guard.lost()).await?;
     assert_eq!(reason, LostReason::Expired);
     assert!(!guard.is_held() && guard.remaining().is_zero());
     free_within(context, &other, &name, context.ms(1_500)).await?;
@@ -235,7 +235,7 @@ async fn renewal_by_another_token_changes_nothing(context: &mut Context) -> Case
     assert_eq!(locks.renew(ttl_of(ttl * 20)?, &[stranger]).await.remove(0)?, Renewed::Lost);
     let again = granted(locks.acquire(&request(&name, token, ttl)?).await?);
     assert!(again.is_ok(), "the renewal by a stranger took the lock away");
-    let free = async || is_free_raw(locks, &name).await.unwrap_or(false);
+    let free = async || is_free_raw(locks, &name).await;
     context.eventually(ttl + context.ms(1_500), "the lease ends when it would have", free).await?;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Locks that are left standing after their release.
+//! Locks that stay taken after their release.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::case::{Case, CaseResult, Context, case};
 pub(super) const CASES: &[Case] = &[
     case!(
         "least/released-lock-stays-taken",
-        "A lock that is released before its least time is over stays taken for the rest, longer than its ttl, and is free \
+        "A lock that is released before its least time has passed stays taken for the rest, longer than its ttl, and is free \
          then.",
         ["P1", "P10"],
         [],
@@ -58,7 +58,7 @@ async fn closing_leaves_it_taken(context: &mut Context) -> CaseResult {
     let (guard, _) = take(context, &one, &at_work).await?;
     one.close(context.soon()).await?;
     drop(guard);
-    // A lease may be longer than what was left of the least time.
+    // A lease may be longer than the rest of the least time.
     let most = least * 2 + context.soon();
     for name in [&done, &at_work] {
         let next = lock(&other, name).ttl(context.ttl(5_000)).acquire_within(most).await?;

@@ -1,4 +1,4 @@
-//! Names, ttls and labels: what is taken, and what is refused at the door.
+//! Names, ttls and labels: the accepted values, and the refusal of others at the start.
 
 use std::time::Duration;
 

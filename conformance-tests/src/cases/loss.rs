@@ -1,4 +1,4 @@
-//! Loss: noticed in time, told, final.
+//! Loss: noticed in time, reported, final.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -82,7 +82,7 @@ async fn unrenewable_is_lost_before_the_next_grant(context: &mut Context) -> Cas
         assert!(guard.check().is_err(), "granted to another while {:?} of this hold remain", guard.remaining());
         CaseResult::Ok(next)
     };
-    let told = context.within(ttl, "the holder is told", guard.lost());
+    let told = context.within(ttl, "the holder is notified", guard.lost());
     let (reason, next) = tokio::join!(told, context.within(ttl + context.soon(), "the other is granted", next));
     assert_eq!(reason?, LostReason::Expired);
     next??.release().await?;
@@ -140,7 +140,7 @@ async fn early_end_is_noticed(context: &mut Context) -> CaseResult {
     let (name, ttl) = (context.name("early"), context.ttl(1_500));
     let guard = keep(&client, &name, ttl).await?;
     context.inject(Fault::ExpireLease(name.clone())).await?.heal().await?;
-    let reason = context.within(ttl, "the next renewal tells", guard.lost()).await?;
+    let reason = context.within(ttl, "the next renewal reports it", guard.lost()).await?;
     assert_eq!(reason, LostReason::Gone);
     must_fail(guard.check(), ErrorKind::Lost)?;
     must_fail(guard.release().await, ErrorKind::Lost)?;
@@ -192,9 +192,9 @@ async fn everybody_is_told(context: &mut Context) -> CaseResult {
     let (name, ttl) = (context.name("told"), context.ttl(300));
     let guard = take(&client, &name, ttl).await?;
     let all = async { tokio::join!(guard.lost(), guard.lost(), guard.lost()) };
-    let told = context.within(ttl, "all are told", all).await?;
+    let told = context.within(ttl, "all are notified", all).await?;
     assert_eq!(told, (LostReason::Expired, LostReason::Expired, LostReason::Expired));
-    assert_eq!(guard.lost().await, LostReason::Expired, "whoever asks later is told, too");
+    assert_eq!(guard.lost().await, LostReason::Expired, "a later caller is notified, too");
     free_within(context, &other, &name, context.soon()).await?;
     Ok(())
 }

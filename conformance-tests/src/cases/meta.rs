@@ -1,4 +1,4 @@
-//! What is declared, and what is.
+//! The declaration, compared with the driver.
 
 use super::support::{clean, keep};
 use crate::case::{Case, CaseResult, Context, case};

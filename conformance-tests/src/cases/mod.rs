@@ -34,7 +34,7 @@ mod window;
 
 use crate::case::Case;
 
-/// Every case there is.
+/// All cases.
 pub fn all() -> impl Iterator<Item = &'static Case> {
     let themes: &'static [&'static [Case]] = &[
         bursts::CASES,

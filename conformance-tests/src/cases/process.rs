@@ -103,10 +103,12 @@ async fn killed_waiter_lapses(context: &mut Context) -> CaseResult {
 }
 
 /// The bound may be shorter than what a busy machine takes now and then: it is kept once in a few rounds. A waiter that dies in the
-/// instant of the release may be handed the lock all the same, which the next one notices at its heartbeat.
+/// instant of the release may be handed the lock all the same, which the next one notices at its heartbeat. Its own heartbeats are far
+/// apart: one that is on its way when it dies would take the lock for the whole ttl.
 async fn killed_waiter_is_passed_over(context: &mut Context) -> CaseResult {
     const ROUNDS: usize = 3;
     const PRESENCE: Duration = Duration::from_secs(12);
+    const OF_THE_DEAD: Duration = Duration::from_secs(120);
     let limit = context.declared().past_killed_waiters.ok_or_else(|| Failure::new("no bound is declared"))?;
     let limit = context.ms(u64::try_from(limit.as_millis())?);
     let holder = context.client().await?;
@@ -116,7 +118,7 @@ async fn killed_waiter_is_passed_over(context: &mut Context) -> CaseResult {
         let name = context.name(format!("killed/{}", took.len()));
         let held = keep(&holder, &name, context.ttl(60_000)).await?;
         let mut dead = worker(context).await?;
-        let command = format!("wait {} {} {}", hex(&name), context.ttl(60_000).as_millis(), PRESENCE.as_millis());
+        let command = format!("wait {} {} {}", hex(&name), context.ttl(60_000).as_millis(), OF_THE_DEAD.as_millis());
         dead.ask(&command, "waiting").await?;
         let waiter = lock(&client, &name);
         let waiting = tokio::spawn(async move { waiter.acquire().await });

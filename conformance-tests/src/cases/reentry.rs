@@ -1,4 +1,4 @@
-//! Re-entry: who may, how deep, and when the lock is free again.
+//! Re-entry: the owners that may enter, the depth, and the instant at which the lock is free again.
 
 use tenure_core::driver::ForceReleased;
 use tenure_core::{Client, ErrorKind, LockName, OwnerId, Reentrant, ReentrantGuard};
@@ -306,7 +306,7 @@ async fn passes_the_queue(context: &mut Context) -> CaseResult {
     let outer = enter(&client, &name, &me).await?;
     let waiter = lock(&other, &name);
     let waiting = tokio::spawn(async move { waiter.acquire().await });
-    context.eventually(context.soon(), "somebody waits", async || other.stats().waiters == 1).await?;
+    context.eventually(context.soon(), "a waiter waits", async || other.stats().waiters == 1).await?;
     context.pass(context.ms(200)).await;
     let inner = reentrant(&client, &name, &me).acquire_within(context.ms(1_000)).await?;
     assert_eq!(inner.depth(), 2);
@@ -340,12 +340,12 @@ async fn inspection_tells_the_owner(context: &mut Context) -> CaseResult {
     let (client, operator) = (context.client().await?, context.client().await?);
     let (name, me, you) = (context.name("whose"), OwnerId::new(), OwnerId::new());
     let (mine, yours) = (reentrant(&operator, &name, &me), reentrant(&operator, &name, &you));
-    assert_eq!((mine.held().await?, yours.held().await?), (None, None), "nobody is inside");
+    assert_eq!((mine.held().await?, yours.held().await?), (None, None), "no owner is inside");
     let outer = enter(&client, &name, &me).await?;
     let inner = enter(&client, &name, &me).await?;
     let seen = lock(&operator, &name).inspect().await?.holder;
     assert_eq!(seen.and_then(|holder| holder.owner), Some(me));
-    let held = mine.held().await?.ok_or_else(|| Failure::new("the owner is inside, and not told so"))?;
+    let held = mine.held().await?.ok_or_else(|| Failure::new("the owner is inside, and `held` denies it"))?;
     assert_eq!((held.depth, held.fence), (2, Some(outer.fence())));
     assert_eq!(yours.held().await?, None, "another owner's hold");
     inner.release().await?;
@@ -371,8 +371,8 @@ async fn force_ends_every_entry(context: &mut Context) -> CaseResult {
     assert!(!is_free(&operator, &name).await?, "an earlier hold's fence freed the owner's lock");
     assert_eq!(lock(&operator, &name).force_release_if(outer.fence()).await?, ForceReleased::Released);
     let next = keep(&operator, &name, context.ttl(20_000)).await?;
-    context.within(ttl, "the outer guard is told", outer.lost()).await?;
-    context.within(ttl, "the inner guard is told", inner.lost()).await?;
+    context.within(ttl, "the outer guard is notified", outer.lost()).await?;
+    context.within(ttl, "the inner guard is notified", inner.lost()).await?;
     must_fail(inner.release().await, ErrorKind::Lost)?;
     must_fail(outer.release().await, ErrorKind::Lost)?;
     assert!(next.is_held() && !is_free(&client, &name).await?, "an old entry's exit freed the next holder's lock");

@@ -1,4 +1,4 @@
-//! What is not declared is refused, before anything is sent, and changes nothing.
+//! Abilities that are not declared are refused, before anything is sent, and change nothing.
 
 use std::time::Duration;
 

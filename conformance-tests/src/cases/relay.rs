@@ -92,7 +92,7 @@ async fn turn_reserves_them_too(context: &mut Context) -> CaseResult {
     let asked = request(&name, waiter, ttl)?.with_fences(ASKED).with_queue(queue);
     busy(locks.acquire(&asked).await?)?;
     locks.release(&hold(&name, first)).await?;
-    let (fence, fences) = match context.within(context.soon(), "the waiter is told", watch.next()).await? {
+    let (fence, fences) = match context.within(context.soon(), "the waiter is notified", watch.next()).await? {
         Signal::Handed(handed) => (handed.fence, handed.fences),
         _ => {
             let grant = granted(locks.acquire(&asked).await?)?;
@@ -186,7 +186,7 @@ async fn fences_grow(context: &mut Context) -> CaseResult {
         }));
     }
     for task in tasks {
-        context.within(context.ms(30_000), "everybody had its turns", task).await???;
+        context.within(context.ms(30_000), "each waiter had its turns", task).await???;
     }
     let fences = seen.lock().expect("no panic under it").0.clone();
     assert_eq!(fences.len(), 96);
@@ -220,7 +220,7 @@ async fn others_get_their_turn(context: &mut Context) -> CaseResult {
         .collect();
     held.release().await?;
     for task in tasks {
-        context.within(context.soon() * 2, "everybody is served", task).await???;
+        context.within(context.soon() * 2, "each waiter is served", task).await???;
     }
     let served = served.lock().expect("no panic under it").clone();
     let place = served.iter().position(|who| *who == "single");

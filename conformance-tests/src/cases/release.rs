@@ -187,7 +187,7 @@ async fn late_release_harms_nobody(context: &mut Context) -> CaseResult {
     let (other, name, ttl) = (context.client().await?, context.name("late"), context.ttl(400));
     let guard = take(&client, &name, ttl).await?;
     layer.rule(Rule::on(Op::Release, Action::Hang));
-    assert!(guard.release().await.is_err(), "nobody answered the release");
+    assert!(guard.release().await.is_err(), "the release got no answer");
     let next = lock(&other, &name).ttl(context.ttl(20_000)).acquire_within(ttl + context.soon()).await?;
     layer.heal();
     context.pass(context.ms(200)).await;

@@ -1,4 +1,4 @@
-//! What runtimes do to locks: threads that are blocked, and runtimes that end.
+//! The effect of runtimes on locks: threads that are blocked, and runtimes that end.
 
 use std::pin::{Pin, pin};
 use std::task::{Context as TaskContext, Poll};
@@ -120,7 +120,7 @@ async fn client_outlives_its_first(context: &mut Context) -> CaseResult {
     end(first).await?;
 
     context.pass(ttl * 3).await;
-    kept.check().map_err(|error| Failure::new(format!("nobody renewed it: {error}")))?;
+    kept.check().map_err(|error| Failure::new(format!("it was not renewed: {error}")))?;
     held.release().await?;
     let guard = context.within(context.ms(8_000), "the waiter is served", waiting).await???;
     guard.release().await?;

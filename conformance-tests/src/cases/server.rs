@@ -1,4 +1,4 @@
-//! Bad days of the server.
+//! Faults of the server.
 
 use std::time::Duration;
 
@@ -143,7 +143,7 @@ async fn pause_beyond_the_ttl_is_a_loss(context: &mut Context) -> CaseResult {
     let (client, name, ttl) = (context.client().await?, context.name("long"), context.ttl(800));
     let guard = keep(&client, &name, ttl).await?;
     let healer = context.inject(Fault::PauseServer).await?;
-    context.within(ttl, "the holder is told during the pause", guard.lost()).await?;
+    context.within(ttl, "the holder is notified during the pause", guard.lost()).await?;
     assert!(matches!(guard.state(), HoldState::Lost(_)));
     context.pass(ttl / 4).await;
     healer.heal().await?;
@@ -272,7 +272,7 @@ async fn demoted_server_is_left(context: &mut Context) -> CaseResult {
         let taken = async || other.try_acquire().await.ok().flatten().is_some();
         context.eventually(context.soon(), "the client takes a new lock", taken).await?;
     }
-    context.within(ttl + context.soon(), "the holder is told", held.lost()).await?;
+    context.within(ttl + context.soon(), "the holder is notified", held.lost()).await?;
     context.within(ttl + context.soon(), "the waiter is granted", waiting).await???.release().await?;
     let woken = async || handed_over(context, &holder, &client).await.is_ok_and(|took| took < context.ms(2_000));
     context.eventually(context.ms(20_000), "a waiter is woken by the release", woken).await.map(drop)
@@ -332,7 +332,7 @@ async fn restart_without_data_is_a_loss(context: &mut Context) -> CaseResult {
     let (client, name, ttl) = (context.client().await?, context.name("lost"), context.ttl(6_000));
     let guard = keep(&client, &name, ttl).await?;
     context.inject(Fault::KillServer(Data::Lost)).await?.heal().await?;
-    context.within(ttl, "the holder is told", guard.lost()).await?;
+    context.within(ttl, "the holder is notified", guard.lost()).await?;
     let probe = context.client().await?;
     free_within(context, &probe, &name, ttl + context.soon()).await?;
     let next = keep(&probe, &name, context.ttl(20_000)).await?;

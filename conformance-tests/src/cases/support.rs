@@ -1,4 +1,4 @@
-//! What many cases need.
+//! Common helpers of the cases.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ pub(super) fn free_within<'a>(
     name: &'a LockName,
     within: Duration,
 ) -> impl Future<Output = CaseResult<Duration>> + 'a {
-    context.eventually(within, "the lock is free", async || is_free(client, name).await.unwrap_or(false))
+    context.eventually(within, "the lock is free", async || is_free(client, name).await)
 }
 
 /// Fails unless everything that the clients did on this name is undone soon: no hold, no waiter, no clean-up.
@@ -60,11 +60,11 @@ pub(super) async fn clean(context: &Context, probe: &Client, name: &LockName, cl
     if context.declared().locks.introspection != Introspection::None {
         // The last of several servers may hear of it after the clients are done.
         let handle = lock(probe, name);
-        let empty = async || handle.inspect().await.is_ok_and(|seen| seen.holder.is_none() && seen.waiters == 0);
+        let empty = async || handle.inspect().await.map(|seen| seen.holder.is_none() && seen.waiters == 0);
         context.eventually(context.soon(), "no holder and no waiter is left to be seen", empty).await?;
     }
     if let Some(inspector) = context.inspector() {
-        let residue = async || inspector.residue(name).await.is_ok_and(|residue| residue.is_clean());
+        let residue = async || inspector.residue(name).await.map(|residue| residue.is_clean());
         context.eventually(context.soon(), "nothing is left in the store", residue).await?;
     }
     Ok(())

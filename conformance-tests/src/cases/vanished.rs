@@ -1,4 +1,4 @@
-//! A client that held a lock and waited for it, and is gone without a word.
+//! A client that held a lock and waited for it, and disappeared without a word.
 
 use tenure_core::LockGuard;
 use tenure_core::driver::{ForceReleased, Introspection};
@@ -27,7 +27,7 @@ pub(super) const CASES: &[Case] = &[
 
 /// A guard that came by its lock behind a holder and a waiter that vanished.
 async fn granted_behind(context: &mut Context, name: &LockName) -> CaseResult<(Client, LockGuard)> {
-    // The waiter that vanishes outlasts the lease by far: it is not passed over because its presence is over.
+    // The waiter that vanishes outlasts the lease by far: it is not passed over because its presence has ended.
     let (ttl, presence) = (context.ttl(1_000), context.ttl(6_000));
     let gone = context.backend().await?;
     let (client, layer) = context.layered_with(|builder| builder.presence(ttl)).await?;
@@ -47,7 +47,7 @@ async fn vanished_client_leaves_no_ghost(context: &mut Context) -> CaseResult {
     let (other, name) = (context.client().await?, context.name("vanished"));
     let (client, guard) = granted_behind(context, &name).await?;
     if context.declared().locks.introspection != Introspection::None {
-        assert_eq!(lock(&other, &name).inspect().await?.waiters, 0, "somebody waits who is not there");
+        assert_eq!(lock(&other, &name).inspect().await?.waiters, 0, "a waiter is counted that is not there");
     }
     guard.release().await?;
     assert!(is_free(&other, &name).await?, "kept for a waiter that is not there");
@@ -59,7 +59,7 @@ async fn frees_what_a_vanished_client_left(context: &mut Context) -> CaseResult 
     let (client, guard) = granted_behind(context, &name).await?;
     assert_eq!(lock(&other, &name).force_release().await?, ForceReleased::Released);
     assert!(is_free(&other, &name).await?, "kept for a waiter that is not there");
-    context.within(context.soon(), "the holder is told", guard.lost()).await?;
+    context.within(context.soon(), "the holder is notified", guard.lost()).await?;
     assert!(!guard.is_held());
     drop(guard);
     clean(context, &other, &name, &[&client]).await

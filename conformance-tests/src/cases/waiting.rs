@@ -1,4 +1,4 @@
-//! Waiting: how long, how cheaply, and how surely it ends.
+//! Waiting: its length, its cost, and its certain end.
 
 use std::time::Duration;
 
@@ -110,7 +110,7 @@ async fn try_leaves_no_waiter(context: &mut Context) -> CaseResult {
     }
     assert_eq!(lock(&other, &name).inspect().await?.waiters, 0, "try_acquire joined the queue");
     holder.release().await?;
-    assert!(is_free(&other, &name).await?, "somebody who only tried is waited for");
+    assert!(is_free(&other, &name).await?, "the lock is kept for a client that only tried");
     Ok(())
 }
 

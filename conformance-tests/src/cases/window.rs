@@ -84,7 +84,7 @@ async fn learned_late(context: &mut Context, name: &LockName) -> CaseResult<bool
     let waiting = tokio::spawn(async move { waiter.acquire().await });
     let asked = async || layer.frames_of(Op::Acquire, name).iter().any(|frame| frame.answer == Answer::Busy);
     context.eventually(context.soon(), "the waiter waits", asked).await?;
-    // Nobody asks before the lock is free. Then the reply that brings the grant is lost, and so is the way to the
+    // No request reaches the backend before the lock is free. Then the reply that brings the grant is lost, and so is the way to the
     // backend for a while.
     layer.rule(Rule::on(Op::Acquire, Action::FailBeforeSend));
     holder.release().await?;

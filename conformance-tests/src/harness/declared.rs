@@ -1,4 +1,4 @@
-//! What a maker says of its backend before anything is reached.
+//! A maker's declaration of its backend, before the suite connects to anything.
 
 use std::time::Duration;
 
@@ -6,21 +6,21 @@ use tenure_core::driver::{CensusCapabilities, LockCapabilities, QueueCapabilitie
 
 use super::FaultKind;
 
-/// What a backend promises and its harness can do, known without I/O. Selection of cases rests on this alone; the case
-/// `meta/declared-matches-driver` compares it with the live driver.
+/// The promises of a backend and the abilities of its harness, known without I/O. The selection of cases depends on
+/// this alone; the case `meta/declared-matches-driver` compares it with the live driver.
 #[derive(Clone, Debug)]
 pub struct Declared {
-    /// What the driver's plain locks promise.
+    /// The promises of the driver's plain locks.
     pub locks: LockCapabilities,
-    /// What its re-entrant locks promise, if it has them.
+    /// The promises of its re-entrant locks, if it has them.
     pub reentrant: Option<ReentrantCapabilities>,
-    /// What its delay queues promise, if it has them.
+    /// The promises of its delay queues, if it has them.
     pub queue: Option<QueueCapabilities>,
-    /// What its list of held locks promises, if it has one.
+    /// The promises of its list of held locks, if it has one.
     pub census: Option<CensusCapabilities>,
-    /// What the harness can do to the server.
+    /// The faults that the harness can inject into the server.
     pub faults: Vec<FaultKind>,
-    /// On which clock the backend lives.
+    /// The clock of the backend.
     pub time: Time,
     /// Whether other processes can reach the same backend.
     pub processes: Processes,
@@ -30,13 +30,13 @@ pub struct Declared {
     pub floors: Floors,
     /// Whether the suite's clients pass leases on among their own waiters.
     pub passing: Passing,
-    /// How soon a lock that is released goes past a waiter whose process was killed, on a machine with nothing else to do.
+    /// The time within which a released lock passes over a waiter whose process was killed, on an idle machine.
     pub past_killed_waiters: Option<Duration>,
-    /// How soon a connection that fell silent is given up, beside the time that an answer may take.
+    /// The time after which a silent connection is given up, in addition to the time that an answer may take.
     pub silence: Duration,
 }
 
-/// On which clock a backend lives.
+/// The clock of a backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Time {
@@ -46,7 +46,7 @@ pub enum Time {
     Real,
 }
 
-/// Whether [`Harness::worker_command`](super::Harness::worker_command) gives a command.
+/// Whether [`Harness::worker_command`](super::Harness::worker_command) returns a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Processes {
@@ -56,7 +56,7 @@ pub enum Processes {
     Several,
 }
 
-/// Whether [`Harness::inspector`](super::Harness::inspector) gives an inspector.
+/// Whether [`Harness::inspector`](super::Harness::inspector) returns an inspector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Leftovers {
@@ -66,7 +66,7 @@ pub enum Leftovers {
     Visible,
 }
 
-/// Whether [`Harness::backend_beyond`](super::Harness::backend_beyond) gives a backend.
+/// Whether [`Harness::backend_beyond`](super::Harness::backend_beyond) returns a backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Floors {
@@ -76,7 +76,7 @@ pub enum Floors {
     Settable,
 }
 
-/// Whether the suite's clients pass leases on among their own waiters, where the driver can reserve fences for that.
+/// Whether the suite's clients pass leases on among their own waiters, if the driver can reserve fences for that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Passing {
@@ -148,35 +148,37 @@ impl Declared {
         self
     }
 
-    /// States that the harness gives a worker command.
+    /// Declares that the harness returns a worker command.
     #[must_use]
     pub fn several_processes(mut self) -> Self {
         self.processes = Processes::Several;
         self
     }
 
-    /// A connection that fell silent is given up within this time, beside the time that an answer may take. Default: 5 s.
+    /// Declares that a silent connection is given up within this time, in addition to the time that an answer may take.
+    /// Default: 5 s.
     #[must_use]
     pub fn silence(mut self, silence: Duration) -> Self {
         self.silence = silence;
         self
     }
 
-    /// States how soon a lock that is released goes past a waiter whose process was killed, whatever its presence.
+    /// Declares the time within which a released lock passes over a waiter whose process was killed, whatever its
+    /// presence.
     #[must_use]
     pub fn past_killed_waiters(mut self, within: Duration) -> Self {
         self.past_killed_waiters = Some(within);
         self
     }
 
-    /// States that the harness opens backends with a floor for fences.
+    /// Declares that the harness opens backends with a floor for fences.
     #[must_use]
     pub fn fence_floors(mut self) -> Self {
         self.floors = Floors::Settable;
         self
     }
 
-    /// States that the harness gives an inspector.
+    /// Declares that the harness returns an inspector.
     #[must_use]
     pub fn visible_leftovers(mut self) -> Self {
         self.leftovers = Leftovers::Visible;

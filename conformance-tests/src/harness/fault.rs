@@ -1,4 +1,4 @@
-//! What a harness can do to its server.
+//! The faults that a harness can inject into its server.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tenure_core::queue::QueueName;
 
 use super::BoxError;
 
-/// A bad day of the server. A harness declares which kinds it can make.
+/// A fault of the server. A harness declares which kinds it can inject.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Fault {
@@ -17,7 +17,8 @@ pub enum Fault {
     ExpireLease(LockName),
     /// Every connection of every client is cut once.
     CutConnections,
-    /// Every connection of every client that is open now loses what is sent over it, either way, and is not closed. New ones work.
+    /// Every open connection of every client now loses all data, in both directions, and is not closed. New connections
+    /// work.
     SilenceConnections,
     /// The server admits two connections at a time from now on, and closes others at once. Healing admits all again.
     FewConnections,
@@ -28,11 +29,11 @@ pub enum Fault {
     OpenPush(OpenPush),
     /// More than two days pass for the server. Nothing is healed.
     PassDays,
-    /// Only the connections that carry wake-ups are cut, once.
+    /// Cuts only the connections that carry wake-ups, once.
     CutNotifications,
-    /// Wake-ups are thrown away until healed; everything else works.
+    /// Wake-ups are dropped until healed; everything else works.
     MuteNotifications,
-    /// The server stands still until healed, connections stay open. What was sent to it is done afterwards.
+    /// The server stops until healed; connections stay open. It executes the requests of that time afterwards.
     PauseServer,
     /// The server is killed; healing starts it again.
     KillServer(Data),
@@ -42,21 +43,21 @@ pub enum Fault {
     JumpServerClock(ClockStep),
 }
 
-/// A message that is pushed in a transaction of an application.
+/// A message that an application pushes in a transaction.
 #[derive(Clone, Debug)]
 pub struct OpenPush {
-    /// Where to.
+    /// The queue.
     pub queue: QueueName,
     /// The caller's id of the message, if it has one.
     pub id: Option<String>,
 }
 
-/// What a killed server remembers.
+/// The data that a killed server keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Data {
-    /// Everything that it acknowledged.
+    /// All acknowledged data.
     Kept,
-    /// Nothing.
+    /// No data.
     Lost,
 }
 
@@ -127,8 +128,8 @@ impl Fault {
 }
 
 impl FaultKind {
-    /// Whether only the name of the case that injects it is touched. Every other fault hits the whole server, so its
-    /// cases get a harness of their own.
+    /// Whether the fault affects only the name of the case that injects it. Every other fault affects the whole server,
+    /// so its cases get a separate harness.
     #[must_use]
     pub const fn is_local(self) -> bool {
         matches!(self, Self::ExpireLease)
@@ -145,7 +146,7 @@ impl Healer {
         Self(Some(Box::pin(heal)))
     }
 
-    /// For a fault that is over when it has been injected.
+    /// For a fault that has ended when it has been injected.
     pub const fn nothing() -> Self {
         Self(None)
     }
@@ -154,7 +155,7 @@ impl Healer {
     ///
     /// # Errors
     ///
-    /// Whatever kept the harness from it.
+    /// The reason why the harness could not.
     ///
     /// # Cancel safety
     ///

@@ -11,20 +11,20 @@ use tenure_core::driver::Backend;
 use super::BoxError;
 use super::{Declared, Fault, Healer, Inspector};
 
-/// Makes a harness for each case, and says beforehand what the backend promises.
+/// Makes a harness for each case, and declares beforehand the promises of the backend.
 #[async_trait]
 pub trait HarnessMaker: Send + Sync + 'static {
     /// The backend's name in lists and reports: `"redis/single"`.
     fn id(&self) -> &str;
 
-    /// What the backend promises and the harness can do. No I/O.
+    /// The promises of the backend and the abilities of the harness. No I/O.
     fn declared(&self) -> Declared;
 
     /// Whether the backend is configured on this machine. No I/O.
     ///
     /// # Errors
     ///
-    /// What is missing. Its cases are then listed as ignored with this reason, or fail if the backend is named in
+    /// The missing part. Its cases are then listed as ignored with this reason, or fail if the backend is named in
     /// `TENURE_CONFORMANCE_REQUIRE`.
     fn configured(&self) -> Result<(), Missing> {
         Ok(())
@@ -38,25 +38,24 @@ pub trait HarnessMaker: Send + Sync + 'static {
         String::from("in this process")
     }
 
-    /// Cases that are known to fail, each with the issue that says why. They run, must fail, and turn the run red when
-    /// they pass.
+    /// Cases that are known to fail, each with its issue. They run, must fail, and turn the run red when they pass.
     fn expected_failures(&self) -> &[(&'static str, &'static str)] {
         &[]
     }
 }
 
-/// The world of one case: clients of one backend.
+/// The environment of one case: clients of one backend.
 #[async_trait]
 pub trait Harness: Send {
     /// A new connection to the backend. Every call is another client; no two share a connection or client identity.
     async fn backend(&mut self) -> Result<Backend, BoxError>;
 
-    /// As [`backend`](Self::backend), but of a driver whose fences have to be greater than this, if that is declared.
+    /// Like [`backend`](Self::backend), but of a driver whose fences have to be greater than this, if that is declared.
     async fn backend_beyond(&mut self, floor: FenceFloor) -> Result<Backend, BoxError> {
         Err(format!("the harness cannot set a floor for fences, such as {floor}").into())
     }
 
-    /// Does something bad to the server. Called only with faults whose kind is declared.
+    /// Injects a fault into the server. Called only with faults of a declared kind.
     async fn inject(&mut self, fault: Fault) -> Result<Healer, BoxError> {
         Err(format!("the harness cannot inject {fault:?}").into())
     }
@@ -72,13 +71,13 @@ pub trait Harness: Send {
         None
     }
 
-    /// Removes what the case left. Runs also after a case that failed or panicked.
+    /// Removes the remains of the case. Runs also after a case that failed or panicked.
     async fn teardown(self: Box<Self>) -> Result<(), BoxError> {
         Ok(())
     }
 }
 
-/// What a maker is told about the case that it makes a harness for.
+/// The information for a maker about the case of a harness.
 #[derive(Clone, Debug)]
 pub struct CaseContext {
     /// The case, for log lines.
@@ -87,9 +86,9 @@ pub struct CaseContext {
     pub prefix: String,
     /// The seed of everything random in the case.
     pub seed: u64,
-    /// Whether the case does bad things to the whole server.
+    /// Whether the case injects faults into the whole server.
     pub isolation: Isolation,
-    /// By how much real waits are stretched on this machine; 1 is an idle one.
+    /// The factor by which real waits are stretched on this machine; 1 on an idle one.
     pub slack: f64,
 }
 
@@ -97,18 +96,18 @@ pub struct CaseContext {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Isolation {
-    /// It uses names of its own only: other cases may run on the same server meanwhile.
+    /// It uses only its own names: other cases may run on the same server meanwhile.
     Shared,
-    /// It needs a server of its own.
+    /// It needs its own server.
     Exclusive,
 }
 
-/// Why a backend is not configured.
+/// The reason why a backend is not configured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing(String);
 
 impl Missing {
-    /// Says what is missing: `"no redis-server on the PATH"`.
+    /// Names the missing part: `"no redis-server on the PATH"`.
     #[must_use]
     pub fn new(what: impl Into<String>) -> Self {
         Self(what.into())

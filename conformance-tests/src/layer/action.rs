@@ -1,4 +1,4 @@
-//! What the layer can do to a request.
+//! The faults that the layer can apply to a request.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub enum Op {
     AbandonEntry,
     /// `DelayQueue::push`
     Push,
-    /// `DelayQueue::exchange` that asks for messages
+    /// `DelayQueue::exchange` that requests messages
     Receive,
     /// `DelayQueue::exchange` that only settles
     Settle,
@@ -38,13 +38,13 @@ pub enum Op {
     Extend,
     /// `DelayQueue::give_turn`
     GiveTurn,
-    /// Everything that operators do with a queue.
+    /// All operators' operations on a queue.
     Operate,
     /// `DelayQueue::watch`
     WatchQueue,
 }
 
-/// What happens to a request instead of plainly being sent and answered.
+/// The treatment of a request, instead of sending and answering it normally.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Action {
@@ -52,7 +52,7 @@ pub enum Action {
     FailBeforeSend,
     /// Applied, then `Indeterminate`.
     LoseReply,
-    /// Applied this much later, also if the caller has gone meanwhile.
+    /// Applied this much later, even if the caller has gone meanwhile.
     DelayRequest(Duration),
     /// Applied at once, answered this much later.
     DelayReply(Duration),
@@ -60,13 +60,14 @@ pub enum Action {
     Duplicate,
     /// Applied twice, the second answer counts: a client library that sends again when a reply is lost.
     Retry,
-    /// Applied only when the layer is healed, also if the caller has gone meanwhile: a server that stands still.
+    /// Applied only when the layer is healed, even if the caller has gone meanwhile: a stopped server.
     Hang,
     /// Never sent, never answered; `Unavailable` when the layer is healed: a black hole.
     Swallow,
 }
 
-/// When an [`Action`] happens: to the requests of one kind, after some and for some. Without a limit, until healed.
+/// The condition of an [`Action`]: it applies to the requests of one kind, after some and for some. Without a limit,
+/// until healed.
 #[derive(Clone, Copy, Debug)]
 pub struct Rule {
     pub(super) op: Option<Op>,
@@ -76,13 +77,13 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// Does this to every request of the kind.
+    /// Applies this action to every request of the kind.
     #[must_use]
     pub const fn on(op: Op, action: Action) -> Self {
         Self { op: Some(op), skip: 0, times: u32::MAX, action }
     }
 
-    /// Does this to every request of any kind.
+    /// Applies this action to every request of any kind.
     #[must_use]
     pub const fn always(action: Action) -> Self {
         Self { op: None, skip: 0, times: u32::MAX, action }

@@ -1,4 +1,4 @@
-//! What went through the layer, for cases that judge the traffic.
+//! The log of requests through the layer, for cases that judge the traffic.
 
 use tenure_core::{ErrorKind, FencingToken, LockName, OwnerToken};
 use tokio::time::Instant;
@@ -8,11 +8,11 @@ use super::Op;
 /// One request as the layer saw it.
 #[derive(Clone, Debug)]
 pub struct Frame {
-    /// Which method.
+    /// The method.
     pub op: Op,
-    /// On which lock.
+    /// The lock.
     pub name: LockName,
-    /// For which acquisition or entry; renewals of re-entrant holds have none.
+    /// The acquisition or entry; renewals of re-entrant holds have none.
     pub token: Option<OwnerToken>,
     /// When the engine sent it.
     pub sent_at: Instant,
@@ -26,15 +26,15 @@ pub struct Frame {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Answer {
-    /// None yet, or the engine stopped listening.
+    /// None yet, or the engine no longer listens.
     None,
     /// A grant with this fence.
     Granted(FencingToken),
     /// Busy.
     Busy,
-    /// It worked; nothing more to say.
+    /// Success, without a further value.
     Done,
-    /// The lease or entry is not there.
+    /// The lease or entry does not exist.
     NotHeld,
     /// A failure of this kind.
     Failed(ErrorKind),

@@ -1,4 +1,4 @@
-//! The driver traits as they look through the layer.
+//! The driver traits through the layer.
 
 use std::sync::Arc;
 

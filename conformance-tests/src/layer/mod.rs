@@ -18,7 +18,7 @@ use locks::{LayeredLocks, LayeredReentrant};
 use queues::LayeredQueue;
 
 impl FaultLayer {
-    /// The backend as it looks through the layer. A list of held locks, which is about no single name, passes by it.
+    /// The backend through the layer. The list of held locks, which concerns no single name, bypasses it.
     #[must_use]
     pub fn backend(&self) -> Backend {
         let locks = Arc::new(LayeredLocks::new(Arc::clone(self.inner().locks()), self.clone()));

@@ -49,17 +49,17 @@ impl FaultLayer {
         self.state().rules.push(rule);
     }
 
-    /// Makes random faults from now on.
+    /// Injects random faults from now on.
     pub fn chaos(&self, chaos: Chaos, seed: u64) {
         self.state().chaos = Some((chaos, Rng::new(seed)));
     }
 
-    /// Throws every wake-up away from now on.
+    /// Drops every wake-up from now on.
     pub fn mute(&self) {
         self.state().muted = true;
     }
 
-    /// Removes all rules and chaos, delivers wake-ups again, and lets go whatever hangs.
+    /// Removes all rules and chaos, delivers wake-ups again, and releases hanging requests.
     pub fn heal(&self) {
         let mut state = self.state();
         state.rules.clear();
@@ -69,7 +69,7 @@ impl FaultLayer {
         self.0.healed.send_modify(|count| *count += 1);
     }
 
-    /// Everything that went through so far.
+    /// All requests through the layer so far.
     #[must_use]
     pub fn frames(&self) -> Vec<Frame> {
         self.state().frames.clone()
@@ -81,19 +81,19 @@ impl FaultLayer {
         self.state().frames.iter().filter(|frame| frame.op == op && frame.name == *name).cloned().collect()
     }
 
-    /// How many requests of any kind went through so far.
+    /// The number of requests of any kind through the layer so far.
     #[must_use]
     pub fn count(&self) -> usize {
         self.state().frames.len()
     }
 
-    /// How many wake-ups the driver sent.
+    /// The number of wake-ups that the driver sent.
     #[must_use]
     pub fn wakes(&self) -> u64 {
         self.state().wakes
     }
 
-    /// Counts a wake-up; tells whether it is to be delivered.
+    /// Counts a wake-up; returns whether it is to be delivered.
     pub(super) fn wake(&self) -> bool {
         let mut state = self.state();
         state.wakes += 1;
@@ -136,7 +136,7 @@ impl FaultLayer {
         })
     }
 
-    /// Sends one request, or does to it what is due.
+    /// Sends one request, or applies the action that is due for it.
     pub(super) async fn send<T, F>(&self, op: Op, call: impl Fn() -> F + Send + 'static) -> Result<T>
     where
         T: Send + 'static,
@@ -185,7 +185,7 @@ impl FaultLayer {
     }
 }
 
-/// Runs `call` after `wait`, even if nobody listens any more.
+/// Runs `call` after `wait`, even if the caller no longer waits for the result.
 async fn detached<T: Send + 'static>(
     wait: impl Future<Output = ()> + Send + 'static,
     call: impl Future<Output = Result<T>> + Send + 'static,

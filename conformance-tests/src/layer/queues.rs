@@ -1,4 +1,4 @@
-//! Delay queues as they look through the layer.
+//! Delay queues through the layer.
 
 use std::sync::Arc;
 

@@ -1,7 +1,6 @@
 //! Mutants of the list of held locks.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use tenure_core::driver::{
@@ -11,114 +10,51 @@ use tenure_core::driver::{
 use tenure_core::{LockName, OwnerToken, Result};
 
 use super::maker::{Mutant, mutant};
-use super::twist::{Inner, Twist};
+use super::twist::{Inner, Shared, Twist};
 
+#[rustfmt::skip]
 pub(super) const MUTANTS: &[Mutant] = &[
-    mutant!(
-        "census/lists-nothing",
-        "no lock is ever listed",
-        || Arc::new(Bent(|page| page.locks.clear())),
-        ["census/counts-the-waiters", "census/lists-what-is-held", "census/waited-for-is-not-held"]
-    ),
-    mutant!(
-        "census/no-label",
-        "the label is lost",
-        || Arc::new(Bent(|page| each(page, |holder| holder.label = None))),
-        ["census/lists-what-is-held", "census/re-entrant-hold"]
-    ),
-    mutant!(
-        "census/wrong-unit",
-        "what remains is told in the wrong unit",
-        || Arc::new(Bent(|page| each(page, |holder| holder.remaining = holder.remaining.map(|left| left / 1_000)))),
-        ["census/lists-what-is-held"]
-    ),
-    mutant!(
-        "census/one-entry",
-        "the number of entries is not told",
-        || Arc::new(Bent(|page| each(page, |holder| holder.depth = 1))),
-        ["census/re-entrant-hold"]
-    ),
-    mutant!(
-        "census/no-owner",
-        "the owner is not told",
-        || Arc::new(Bent(|page| each(page, |holder| holder.owner = None))),
-        ["census/re-entrant-hold"]
-    ),
-    mutant!(
-        "census/no-waiters",
-        "those who wait are not counted",
-        || Arc::new(Bent(|page| page.locks.iter_mut().for_each(|lock| lock.waiters = Some(0)))),
-        ["census/counts-the-waiters"]
-    ),
-    mutant!(
-        "census/drops-the-last",
-        "the last lock of a page that another one follows is lost",
-        || Arc::new(Bent(drop_the_last)),
-        ["census/held-throughout-is-listed", "census/pages-tell-each-name"]
-    ),
-    mutant!(
-        "census/repeats-the-last",
-        "the last lock of a page is there twice",
-        || Arc::new(Bent(|page| page.locks.extend(page.locks.last().cloned()))),
-        ["census/pages-tell-each-name"]
-    ),
-    mutant!(
-        "census/first-page-only",
-        "the list ends after a page",
-        || Arc::new(Bent(|page| page.next = None)),
-        ["census/held-throughout-is-listed", "census/pages-tell-each-name"]
-    ),
-    mutant!(
-        "census/prefix-is-a-pattern",
-        "a prefix ends where a pattern begins",
-        || Arc::new(Prefix(|prefix| cut(prefix, b"%*?[_\\"))),
-        ["census/prefix-is-literal"]
-    ),
-    mutant!(
-        "census/prefix-is-a-c-string",
-        "a prefix ends at a NUL",
-        || Arc::new(Prefix(|prefix| cut(prefix, b"\0"))),
-        ["census/prefix-is-literal"]
-    ),
-    mutant!(
-        "census/prefix-is-a-folder",
-        "a prefix ends with its last slash",
-        || Arc::new(Prefix(
+    mutant!("census/lists-nothing", "no lock is ever listed",
+        Bent(|page| page.locks.clear()),
+        ["census/counts-the-waiters", "census/lists-what-is-held", "census/waited-for-is-not-held"]),
+    mutant!("census/no-label", "the label is lost",
+        Bent(|page| each(page, |holder| holder.label = None)), ["census/lists-what-is-held", "census/re-entrant-hold"]),
+    mutant!("census/wrong-unit", "the rest of the lease has the wrong unit",
+        Bent(|page| each(page, |holder| holder.remaining = holder.remaining.map(|left| left / 1_000))),
+        ["census/lists-what-is-held"]),
+    mutant!("census/one-entry", "the number of entries is missing",
+        Bent(|page| each(page, |holder| holder.depth = 1)), ["census/re-entrant-hold"]),
+    mutant!("census/no-owner", "the owner is missing",
+        Bent(|page| each(page, |holder| holder.owner = None)), ["census/re-entrant-hold"]),
+    mutant!("census/no-waiters", "waiters are not counted",
+        Bent(|page| page.locks.iter_mut().for_each(|lock| lock.waiters = Some(0))), ["census/counts-the-waiters"]),
+    mutant!("census/drops-the-last", "the last lock of a page that another one follows is lost",
+        Bent(drop_the_last), ["census/held-throughout-is-listed", "census/pages-tell-each-name"]),
+    mutant!("census/repeats-the-last", "the last lock of a page is there twice",
+        Bent(|page| page.locks.extend(page.locks.last().cloned())), ["census/pages-tell-each-name"]),
+    mutant!("census/first-page-only", "the list ends after a page",
+        Bent(|page| page.next = None), ["census/held-throughout-is-listed", "census/pages-tell-each-name"]),
+    mutant!("census/prefix-is-a-pattern", "a prefix ends where a pattern begins",
+        Prefix(|prefix| cut(prefix, b"%*?[_\\")), ["census/prefix-is-literal"]),
+    mutant!("census/prefix-is-a-c-string", "a prefix ends at a NUL",
+        Prefix(|prefix| cut(prefix, b"\0")), ["census/prefix-is-literal"]),
+    mutant!("census/prefix-is-a-folder", "a prefix ends with its last slash",
+        Prefix(
             |prefix| prefix[..prefix.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1)].to_vec()
-        )),
-        ["census/prefix-is-literal"]
-    ),
-    mutant!(
-        "census/goes-on-by-position",
-        "a page skips as many locks as were listed before it",
-        || Arc::new(ByPosition),
-        ["census/held-throughout-is-listed"]
-    ),
-    mutant!(
-        "census/lists-what-was-held",
-        "a lock stays on the list when it is released",
-        || Arc::new(Remembers { what: Kept::Granted, ..Remembers::default() }),
-        ["census/leaves-out-what-is-free", "census/re-entrant-hold", "census/waited-for-is-not-held"]
-    ),
-    mutant!(
-        "census/lists-what-has-expired",
-        "a lock stays on the list when its lease ends",
-        || Arc::new(Remembers { what: Kept::UntilReleased, ..Remembers::default() }),
-        ["census/leaves-out-what-is-free"]
-    ),
-    mutant!(
-        "census/lists-what-is-waited-for",
-        "a lock that is waited for is listed as held",
-        || Arc::new(Remembers { what: Kept::Joined, ..Remembers::default() }),
-        ["census/waited-for-is-not-held"]
-    ),
-    mutant!(
-        "census/renews",
-        "a lease that is listed is renewed",
-        || Arc::new(Renews::default()),
-        ["census/changes-nothing"]
-    ),
-    mutant!(reduced "refusal/lists-all-the-same", "an undeclared list of held locks is there", || Arc::new(Appears), ["meta/declared-matches-driver", "refusal/held-locks"]),
+        ), ["census/prefix-is-literal"]),
+    mutant!("census/goes-on-by-position", "a page skips as many locks as were listed before it",
+        ByPosition, ["census/held-throughout-is-listed"]),
+    mutant!("census/lists-what-was-held", "a lock stays on the list when it is released",
+        Remembers { what: Kept::Granted, ..Remembers::default() },
+        ["census/leaves-out-what-is-free", "census/re-entrant-hold", "census/waited-for-is-not-held"]),
+    mutant!("census/lists-what-has-expired", "a lock stays on the list when its lease ends",
+        Remembers { what: Kept::UntilReleased, ..Remembers::default() }, ["census/leaves-out-what-is-free"]),
+    mutant!("census/lists-what-is-waited-for", "a lock that is waited for is listed as held",
+        Remembers { what: Kept::Joined, ..Remembers::default() }, ["census/waited-for-is-not-held"]),
+    mutant!("census/renews", "a lease that is listed is renewed",
+        Renews::default(), ["census/changes-nothing"]),
+    mutant!(Reduced "refusal/lists-all-the-same", "an undeclared list of held locks is there",
+        Appears, ["meta/declared-matches-driver", "refusal/held-locks"]),
 ];
 
 /// Pages that are changed on their way.
@@ -180,7 +116,7 @@ impl Twist for ByPosition {
     }
 }
 
-/// What is remembered of a lock, and listed although it is over.
+/// Which ended locks are remembered, and still listed.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Kept {
     #[default]
@@ -192,7 +128,7 @@ enum Kept {
 #[derive(Default)]
 struct Remembers {
     what: Kept,
-    names: Mutex<BTreeMap<Vec<u8>, LockName>>,
+    names: Shared<BTreeMap<Vec<u8>, LockName>>,
 }
 
 impl Remembers {
@@ -200,7 +136,7 @@ impl Remembers {
         let joined = matches!((request.queue, answer), (Queueing::Join { .. }, Acquisition::Busy(_)));
         let granted = matches!(answer, Acquisition::Granted(_));
         if (self.what == Kept::Joined && joined) || (self.what != Kept::Joined && granted) {
-            let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut names = self.names.lock();
             names.insert(request.name.as_bytes().to_vec(), request.name.clone());
         }
     }
@@ -228,14 +164,14 @@ impl Twist for Remembers {
     async fn release(&self, inner: &Inner, hold: &Hold) -> Result<Released> {
         let answer = inner.locks().release(hold).await?;
         if self.what == Kept::UntilReleased {
-            self.names.lock().unwrap_or_else(PoisonError::into_inner).remove(hold.name.as_bytes());
+            self.names.lock().remove(hold.name.as_bytes());
         }
         Ok(answer)
     }
 
     async fn held(&self, inner: &Inner, prefix: &[u8], from: Option<&CensusPlace>, max: usize) -> Result<HeldPage> {
         let mut page = inner.census()?.held(prefix, from, max).await?;
-        let names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let names = self.names.lock();
         for name in names.values().filter(|name| name.as_bytes().starts_with(prefix)) {
             if page.locks.iter().all(|lock| lock.name != *name) {
                 page.locks.push(HeldLock::new(name.clone(), Holder::default()));
@@ -245,16 +181,16 @@ impl Twist for Remembers {
     }
 }
 
-/// Holds that were granted, for whoever lists them to renew.
+/// Granted holds; listing them renews them.
 #[derive(Default)]
-struct Renews(Mutex<BTreeMap<Vec<u8>, (OwnerToken, Ttl)>>);
+struct Renews(Shared<BTreeMap<Vec<u8>, (OwnerToken, Ttl)>>);
 
 #[async_trait]
 impl Twist for Renews {
     async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {
         let answer = inner.locks().acquire(request).await?;
         if matches!(answer, Acquisition::Granted(_)) {
-            let mut granted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut granted = self.0.lock();
             granted.insert(request.name.as_bytes().to_vec(), (request.token, request.ttl));
         }
         Ok(answer)
@@ -263,7 +199,7 @@ impl Twist for Renews {
     async fn held(&self, inner: &Inner, prefix: &[u8], from: Option<&CensusPlace>, max: usize) -> Result<HeldPage> {
         let page = inner.census()?.held(prefix, from, max).await?;
         for lock in &page.locks {
-            let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(lock.name.as_bytes()).copied();
+            let known = self.0.lock().get(lock.name.as_bytes()).copied();
             if let Some((token, ttl)) = known {
                 inner.locks().renew(ttl, &[Hold::new(lock.name.clone(), token)]).await;
             }
@@ -272,7 +208,7 @@ impl Twist for Renews {
     }
 }
 
-/// A list that nobody declared.
+/// A list that was not declared.
 struct Appears;
 
 impl Twist for Appears {

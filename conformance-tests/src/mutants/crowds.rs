@@ -11,25 +11,16 @@ use tenure_core::{Error, ErrorKind, OwnerId, Result};
 use super::maker::{Mutant, mutant};
 use super::twist::{Inner, Twist};
 
+#[rustfmt::skip]
 pub(super) const MUTANTS: &[Mutant] = &[
-    mutant!(
-        "crowd/requests-get-lost",
+    mutant!("crowd/requests-get-lost",
         "of more than a hundred requests on their way at once, the further ones get no answer",
-        || Arc::new(Crowded { most: 100, ..Crowded::default() }),
-        ["burst/thousand-locks-at-once"]
-    ),
-    mutant!(
-        "crowd/waiters-are-refused",
-        "more than twenty requests on their way at once are refused",
-        || Arc::new(Crowded { most: 20, refuses: true, ..Crowded::default() }),
-        ["burst/hundred-clients", "burst/thousand-waiters-of-one-lock"]
-    ),
-    mutant!(
-        "runtime/dies-with-the-first",
-        "nothing works any more when the runtime of the first request has ended",
-        || Arc::new(Mortal::default()),
-        ["runtime/client-outlives-its-first"]
-    ),
+        Crowded { most: 100, ..Crowded::default() }, ["burst/thousand-locks-at-once"]),
+    mutant!("crowd/waiters-are-refused", "more than twenty requests on their way at once are refused",
+        Crowded { most: 20, refuses: true, ..Crowded::default() },
+        ["burst/hundred-clients", "burst/thousand-waiters-of-one-lock"]),
+    mutant!("runtime/dies-with-the-first", "nothing works any more when the runtime of the first request has ended",
+        Mortal::default(), ["runtime/client-outlives-its-first"]),
 ];
 
 #[derive(Default)]

@@ -1,12 +1,10 @@
-//! What is wrong with a delay queue, said in what goes in and what comes out.
+//! The defects of a delay queue, defined by changed requests and answers.
 
 use tenure_core::driver::{
     Cancelled, DeadPage, Delay, Extended, Extension, Listed, LockTurn, MessageInfo, MessagePage, NewMessage, Pushed,
-    QueueCapabilities, QueuePage, QueueStats, ReceiveRequest, Received, Rescheduled, Settle, Settled,
+    QueueCapabilities, QueuePage, QueueStats, RawDelivery, ReceiveRequest, Received, Rescheduled, Settle, Settled,
 };
 use tenure_core::queue::{QueueLimits, QueueName};
-
-pub(super) use super::delay_quirk::Quirk;
 
 /// A delay queue with one thing wrong: requests and answers pass through these.
 #[derive(Clone, Copy)]
@@ -16,6 +14,7 @@ pub(super) struct Bend {
     pub(super) pushed: fn(&mut Vec<Pushed>),
     pub(super) ask: fn(&mut ReceiveRequest),
     pub(super) received: fn(&mut Received),
+    pub(super) delivery: fn(&mut RawDelivery),
     pub(super) settle: fn(&mut Settle),
     pub(super) settled: fn(&mut Vec<Settled>),
     pub(super) extend: fn(&mut Extension),
@@ -41,6 +40,7 @@ pub(super) const STRAIGHT: Bend = Bend {
     pushed: |_| {},
     ask: |_| {},
     received: |_| {},
+    delivery: |_| {},
     settle: |_| {},
     settled: |_| {},
     extend: |_| {},
@@ -59,3 +59,47 @@ pub(super) const STRAIGHT: Bend = Bend {
     capabilities: |_| {},
     quirk: Quirk::None,
 };
+
+/// What takes more than a change on the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Quirk {
+    None,
+    NeverWakes,
+    WakesOften,
+    AtMostOnce,
+    StaleSettlesTheNext,
+    ExtendsNothing,
+    GivesNoTurn,
+    LosesTurns,
+    TurnsStick,
+    CancelsNothing,
+    ReschedulesNothing,
+    PausesNothing,
+    PauseStopsSettlements,
+    ForgetsToResume,
+    PurgesTheDead,
+    PurgesOneOnly,
+    PurgesPastTheSettled,
+    PurgesForEver,
+    FusedForgetsSettlements,
+    FusedForgetsToReceive,
+    HalfOfABatch,
+    PushesOneByOne,
+    DropsTheDead,
+    RedrivesAll,
+    RedrivesNothing,
+    PurgesNoLetter,
+    StealsLeases,
+    LeasesForget,
+    SlowReceives,
+    EmptyReceivesHang,
+    ListingReceives,
+    ReplacesInFlight,
+    ReplacementsKeepTheKey,
+    ExpiresInFlight,
+    RecursNothing,
+    LimitsNothing,
+    LimitsStay,
+    OpenPushesBlock,
+    OpenPushesBlockNewQueues,
+}

@@ -1,8 +1,8 @@
-//! How a delay queue is bent: what goes in, what comes out, and a few things that need more.
+//! The implementation of a broken delay queue: changed requests, changed answers, and a few defects that need more.
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -15,23 +15,29 @@ use tenure_core::driver::{
 };
 use tenure_core::queue::{MessageId, QueueLimits, QueueName};
 
-use super::delay_bend::{Bend, Quirk, STRAIGHT};
-use super::twist::Twist;
+use super::delay_bend::{Bend, Quirk};
+use super::twist::{Shared, Twist, restless, silent};
 use crate::harness::Fault;
 
-/// The twist of a bend.
-pub(super) fn bent(bend: Bend) -> Arc<dyn Twist> {
-    Arc::new(Bender::new(bend))
+/// The twist of a bend: `bend!(push: |message| message.id = None)`.
+macro_rules! bend {
+    ($($part:ident: $change:expr),+) => {
+        $crate::mutants::delay_bent::Bender::new($crate::mutants::delay_bend::Bend {
+            $($part: $change,)+
+            ..$crate::mutants::delay_bend::STRAIGHT
+        })
+    };
 }
+pub(super) use bend;
 
-pub(super) fn quirky(quirk: Quirk) -> Arc<dyn Twist> {
-    bent(Bend { quirk, ..STRAIGHT })
+pub(super) fn quirky(quirk: Quirk) -> Bender {
+    bend!(quirk: quirk)
 }
 
 /// The twist of a bend.
 pub(super) struct Bender {
     bend: Bend,
-    seen: Arc<Mutex<Seen>>,
+    seen: Arc<Shared<Seen>>,
 }
 
 impl Bender {
@@ -56,7 +62,7 @@ struct Seen {
 impl Twist for Bender {
     fn injected(&self, fault: &Fault) {
         if let Fault::OpenPush(push) = fault {
-            self.seen.lock().unwrap_or_else(PoisonError::into_inner).open = Some(push.queue.clone());
+            self.seen.lock().open = Some(push.queue.clone());
         }
     }
 
@@ -68,7 +74,7 @@ impl Twist for Bender {
 struct BentQueue {
     honest: Arc<dyn DelayQueue>,
     bend: Bend,
-    seen: Arc<Mutex<Seen>>,
+    seen: Arc<Shared<Seen>>,
 }
 
 impl fmt::Debug for BentQueue {
@@ -82,12 +88,8 @@ impl BentQueue {
         self.bend.quirk == quirk
     }
 
-    fn seen(&self) -> std::sync::MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn remember(&self, queue: &QueueName, received: &Received) {
-        let mut seen = self.seen();
+        let mut seen = self.seen.lock();
         for delivery in &received.deliveries {
             seen.last.insert((queue.clone(), delivery.id.clone()), delivery.receipt);
             seen.of.insert(delivery.receipt, delivery.id.clone());
@@ -96,7 +98,7 @@ impl BentQueue {
 
     /// The receipt of the message's last delivery.
     fn newest(&self, queue: &QueueName, receipt: Receipt) -> Receipt {
-        let seen = self.seen();
+        let seen = self.seen.lock();
         let id = seen.of.get(&receipt);
         id.and_then(|id| seen.last.get(&(queue.clone(), id.clone()))).copied().unwrap_or(receipt)
     }
@@ -107,7 +109,7 @@ impl BentQueue {
         if message.if_known == IfKnown::Keep {
             return Ok(());
         }
-        let receipt = self.seen().last.get(&(queue.clone(), id.clone())).copied();
+        let receipt = self.seen.lock().last.get(&(queue.clone(), id.clone())).copied();
         if let (true, Some(receipt)) = (self.has(Quirk::ReplacesInFlight), receipt) {
             let how = Settlement::Return { after: Default::default() };
             self.honest.settle(queue, &[Settle::new(receipt, how)]).await?;
@@ -122,7 +124,7 @@ impl BentQueue {
 
     /// Whether the delivery's message may be delivered no more.
     async fn is_expired(&self, queue: &QueueName, receipt: Receipt) -> Result<bool> {
-        let Some(id) = self.seen().of.get(&receipt).cloned() else { return Ok(false) };
+        let Some(id) = self.seen.lock().of.get(&receipt).cloned() else { return Ok(false) };
         let info = self.honest.get(queue, &id).await?;
         Ok(info.and_then(|info| info.expires_in).is_some_and(|left| left.is_zero()))
     }
@@ -159,11 +161,12 @@ impl BentQueue {
             self.honest.settle(queue, &all).await?;
         }
         if self.has(Quirk::TurnsStick) {
-            let seen = self.seen();
+            let seen = self.seen.lock();
             for delivery in &mut received.deliveries {
                 delivery.turn = seen.turns.get(&(queue.clone(), delivery.id.clone())).cloned();
             }
         }
+        received.deliveries.iter_mut().for_each(self.bend.delivery);
         (self.bend.received)(&mut received);
         Ok(received)
     }
@@ -181,10 +184,10 @@ impl BentQueue {
 
     async fn end(&self, queue: &QueueName, settles: &[Settle]) -> Result<Vec<Settled>> {
         let queue = (self.bend.queue)(queue);
-        if self.has(Quirk::PauseStopsSettlements) && self.seen().paused {
+        if self.has(Quirk::PauseStopsSettlements) && self.seen.lock().paused {
             return Ok(vec![Settled::Stale; settles.len()]);
         }
-        self.seen().settled = true;
+        self.seen.lock().settled = true;
         if self.has(Quirk::RecursNothing) && settles.iter().any(|s| matches!(s.how, Settlement::Recur { .. })) {
             return Ok(vec![Settled::Done; settles.len()]);
         }
@@ -206,7 +209,7 @@ impl DelayQueue for BentQueue {
     }
 
     async fn push(&self, queue: &QueueName, messages: &[NewMessage]) -> Result<Vec<Pushed>> {
-        let blocked = match (self.bend.quirk, &self.seen().open) {
+        let blocked = match (self.bend.quirk, &self.seen.lock().open) {
             (Quirk::OpenPushesBlock, Some(open)) => open == queue,
             (Quirk::OpenPushesBlockNewQueues, Some(open)) => open != queue,
             _ => false,
@@ -274,7 +277,7 @@ impl DelayQueue for BentQueue {
             return Ok(Cancelled::Removed);
         }
         let queue = (self.bend.queue)(queue);
-        let receipt = self.seen().last.get(&(queue.clone(), id.clone())).copied();
+        let receipt = self.seen.lock().last.get(&(queue.clone(), id.clone())).copied();
         if let (true, Some(receipt)) = (self.has(Quirk::StealsLeases), receipt) {
             self.honest
                 .settle(&queue, &[Settle::new(receipt, Settlement::Return { after: Default::default() })])
@@ -300,7 +303,7 @@ impl DelayQueue for BentQueue {
                 Ok(if moved == Rescheduled::Moved { TurnGiven::Due } else { TurnGiven::NotParked })
             }
             Quirk::TurnsStick => {
-                self.seen().turns.insert((queue.clone(), id.clone()), turn.clone());
+                self.seen.lock().turns.insert((queue.clone(), id.clone()), turn.clone());
                 self.honest.give_turn(&queue, id, turn).await
             }
             _ => self.honest.give_turn(&queue, id, &(self.bend.turn)(turn)).await,
@@ -338,7 +341,7 @@ impl DelayQueue for BentQueue {
     }
 
     async fn pause(&self, queue: &QueueName) -> Result<()> {
-        self.seen().paused = true;
+        self.seen.lock().paused = true;
         match self.has(Quirk::PausesNothing) {
             true => Ok(()),
             false => self.honest.pause(&(self.bend.queue)(queue)).await,
@@ -346,7 +349,7 @@ impl DelayQueue for BentQueue {
     }
 
     async fn resume(&self, queue: &QueueName) -> Result<()> {
-        self.seen().paused = false;
+        self.seen.lock().paused = false;
         match self.has(Quirk::ForgetsToResume) {
             true => Ok(()),
             false => self.honest.resume(&(self.bend.queue)(queue)).await,
@@ -355,7 +358,7 @@ impl DelayQueue for BentQueue {
 
     async fn purge(&self, queue: &QueueName, max: usize, from: Option<PurgePlace>) -> Result<PurgeStep> {
         let queue = (self.bend.queue)(queue);
-        let settled = std::mem::take(&mut self.seen().settled);
+        let settled = std::mem::take(&mut self.seen.lock().settled);
         if self.has(Quirk::PurgesPastTheSettled) && from.is_some() && settled {
             return Ok(PurgeStep::new(0, None));
         }
@@ -401,19 +404,9 @@ impl DelayQueue for BentQueue {
 
     async fn watch(&self, queue: &QueueName) -> Result<Watch> {
         let real = self.honest.watch(&(self.bend.queue)(queue)).await?;
-        let (handle, watch) = Watch::channel();
         match self.bend.quirk {
-            Quirk::NeverWakes => Ok(watch.on_drop(move || drop(real))),
-            Quirk::WakesOften => {
-                let task = tokio::spawn(async move {
-                    let _real = real;
-                    loop {
-                        tokio::time::sleep(Duration::from_millis(20)).await;
-                        handle.wake();
-                    }
-                });
-                Ok(watch.on_drop(move || task.abort()))
-            }
+            Quirk::NeverWakes => Ok(silent(real)),
+            Quirk::WakesOften => Ok(restless(real)),
             _ => Ok(real),
         }
     }

@@ -1,378 +1,143 @@
 //! Mutants of delay queues: ids, batches, dead letters, keys, operators.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::driver::{
-    Cancelled, Cause, DeadCause, Delay, Flow, MessageState, Payload, Pushed, QueueWake, Rescheduled, Rest, Settled,
-    Settlement,
+    Cancelled, Cause, DeadCause, Delay, Flow, MessageState, Parking, Payload, Pushed, QueueWake, Rescheduled, Rest,
+    Settled, Settlement,
 };
 use tenure_core::queue::QueueName;
 
-use super::delay_bend::{Bend, Quirk, STRAIGHT};
-use super::delay_bent::{bent, quirky};
+use super::delay_bend::Quirk;
+use super::delay_bent::{bend, quirky};
 use super::maker::{Mutant, mutant};
+use super::reduced::Abilities;
 
+#[rustfmt::skip]
 pub(super) const MUTANTS: &[Mutant] = &[
-    mutant!(
-        "id/ignored",
-        "ids of callers are ignored",
-        || bent(Bend { push: |m| m.id = None, ..STRAIGHT }),
-        ["queue/duplicate-in-a-batch", "queue/push-many-whole-messages"]
-    ),
-    mutant!(
-        "id/no-window",
-        "ids are forgotten with the acknowledgement",
-        || bent(Bend { push: |m| m.id.iter_mut().for_each(|id| id.window = Delay::ZERO), ..STRAIGHT }),
-        ["queue/id-outlives-the-ack"]
-    ),
-    mutant!(
-        "id/window-for-ever",
-        "ids are known for a day after the acknowledgement",
-        || bent(Bend { push: |m| m.id.iter_mut().for_each(|id| id.window = day()), ..STRAIGHT }),
-        ["queue/id-without-window"]
-    ),
-    mutant!(
-        "id/state-hidden",
-        "duplicates are said to be scheduled, wherever they stand",
-        || bent(Bend {
-            pushed: |all| all.iter_mut().for_each(|p| if let Pushed::Duplicate(state) = p {
-                *state = MessageState::Scheduled
-            }),
-            ..STRAIGHT
+    mutant!("id/ignored", "ids of callers are ignored",
+        bend!(push: |m| m.id = None), ["queue/duplicate-in-a-batch", "queue/push-many-whole-messages"]),
+    mutant!("id/no-window", "ids are forgotten with the acknowledgement",
+        bend!(push: |m| m.id.iter_mut().for_each(|id| id.window = Delay::ZERO)), ["queue/id-outlives-the-ack"]),
+    mutant!("id/window-for-ever", "ids are known for a day after the acknowledgement",
+        bend!(push: |m| m.id.iter_mut().for_each(|id| id.window = day())), ["queue/id-without-window"]),
+    mutant!("id/state-hidden", "duplicates are said to be scheduled, wherever they stand",
+        bend!(pushed: |all| for pushed in all {
+            if let Pushed::Duplicate(state) = pushed { *state = MessageState::Scheduled }
         }),
-        ["queue/duplicate-tells-the-state"]
-    ),
-    mutant!(
-        "id/half-of-a-batch",
-        "half of a batch is stored",
-        || quirky(Quirk::HalfOfABatch),
-        ["queue/batch-is-all-or-none", "queue/push-many-is-split", "queue/push-many-is-split-by-bytes"]
-    ),
-    mutant!(
-        "id/batch-not-checked",
-        "duplicates within a batch are called stored",
-        || bent(Bend {
-            pushed: |all| if all.len() > 1 {
-                let first = all[0].clone();
-                all.iter_mut().for_each(|p| {
-                    if matches!(p, Pushed::Duplicate(_)) {
-                        *p = first.clone()
-                    }
-                })
-            },
-            ..STRAIGHT
+        ["queue/duplicate-tells-the-state"]),
+    mutant!("id/half-of-a-batch", "half of a batch is stored",
+        quirky(Quirk::HalfOfABatch),
+        ["queue/batch-is-all-or-none", "queue/push-many-is-split", "queue/push-many-is-split-by-bytes"]),
+    mutant!("id/batch-not-checked", "duplicates within a batch are called stored",
+        bend!(pushed: |all| for at in 1..all.len() {
+            if matches!(all[at], Pushed::Duplicate(_)) { all[at] = all[0].clone() }
         }),
-        ["queue/duplicate-in-a-batch"]
-    ),
-    mutant!(
-        "cancel/nothing",
-        "cancelled messages are delivered all the same",
-        || quirky(Quirk::CancelsNothing),
-        ["queue/cancelled-head"]
-    ),
-    mutant!(
-        "cancel/in-flight",
-        "what is in flight is cancelled as well",
-        || quirky(Quirk::StealsLeases),
-        ["queue/cancel-or-deliver"]
-    ),
-    mutant!(
-        "cancel/lies",
-        "every cancellation is called a success",
-        || bent(Bend { cancelled: |_| Cancelled::Removed, ..STRAIGHT }),
-        ["queue/cancel-tells-the-truth"]
-    ),
-    mutant!(
-        "cancel/denies",
-        "a cancellation that worked says that there was nothing",
-        || bent(Bend { cancelled: |c| if c == Cancelled::Removed { Cancelled::NotFound } else { c }, ..STRAIGHT }),
-        ["queue/cancelled-id-is-free"]
-    ),
-    mutant!(
-        "reschedule/nothing",
-        "rescheduled messages keep their time",
-        || quirky(Quirk::ReschedulesNothing),
-        ["queue/reschedule-wakes"]
-    ),
-    mutant!(
-        "reschedule/late",
-        "rescheduled messages are put off, whatever was asked for",
-        || bent(Bend { reschedule: |_| day(), ..STRAIGHT }),
-        ["queue/reschedule-wakes"]
-    ),
-    mutant!(
-        "reschedule/lies",
-        "every rescheduling is called a success",
-        || bent(Bend { rescheduled: |_| Rescheduled::Moved, ..STRAIGHT }),
-        ["queue/reschedule-tells-the-truth"]
-    ),
-    mutant!(
-        "look/wrong-state",
-        "messages are said to be ready, wherever they stand",
-        || bent(Bend { info: |info| info.state = MessageState::Ready, ..STRAIGHT }),
-        ["queue/stale-receipt-changes-nothing"]
-    ),
-    mutant!(
-        "look/no-due-time",
-        "it is not told when a message is due",
-        || bent(Bend { info: |info| info.due_in = Duration::ZERO, ..STRAIGHT }),
-        ["queue/get-tells-everything"]
-    ),
-    mutant!(
-        "batch/too-many",
-        "a receive hands out one more than was asked for",
-        || bent(Bend { ask: |r| r.max += 1, ..STRAIGHT }),
-        ["queue/poison-does-not-block", "queue/ties-in-push-order"]
-    ),
-    mutant!(
-        "batch/loses-the-last",
-        "the last message of a large receive is lost on the way",
-        || bent(Bend {
-            received: |r| if r.deliveries.len() > 3 {
-                r.deliveries.pop();
-            },
-            ..STRAIGHT
+        ["queue/duplicate-in-a-batch"]),
+    mutant!("cancel/nothing", "cancelled messages are delivered all the same",
+        quirky(Quirk::CancelsNothing), ["queue/cancelled-head"]),
+    mutant!("cancel/in-flight", "messages in flight are cancelled as well",
+        quirky(Quirk::StealsLeases), ["queue/cancel-or-deliver"]),
+    mutant!("cancel/lies", "every cancellation is called a success",
+        bend!(cancelled: |_| Cancelled::Removed), ["queue/cancel-tells-the-truth"]),
+    mutant!("cancel/denies", "a cancellation that worked says that there was nothing",
+        bend!(cancelled: |c| if c == Cancelled::Removed { Cancelled::NotFound } else { c }),
+        ["queue/cancelled-id-is-free"]),
+    mutant!("reschedule/nothing", "rescheduled messages keep their time",
+        quirky(Quirk::ReschedulesNothing), ["queue/reschedule-wakes"]),
+    mutant!("reschedule/late", "rescheduled messages are put off, whatever was asked for",
+        bend!(reschedule: |_| day()), ["queue/reschedule-wakes"]),
+    mutant!("reschedule/lies", "every rescheduling is called a success",
+        bend!(rescheduled: |_| Rescheduled::Moved), ["queue/reschedule-tells-the-truth"]),
+    mutant!("look/wrong-state", "messages are said to be ready, wherever they stand",
+        bend!(info: |info| info.state = MessageState::Ready), ["queue/stale-receipt-changes-nothing"]),
+    mutant!("look/no-due-time", "the due time of a message is missing",
+        bend!(info: |info| info.due_in = Duration::ZERO), ["queue/get-tells-everything"]),
+    mutant!("batch/too-many", "a receive hands out one more than was asked for",
+        bend!(ask: |r| r.max += 1), ["queue/poison-does-not-block", "queue/ties-in-push-order"]),
+    mutant!("batch/loses-the-last", "the last message of a large receive is lost on the way",
+        bend!(received: |r| if r.deliveries.len() > 3 { r.deliveries.pop(); }),
+        ["queue/thousands-due-at-once", "queue/worker-concurrency"]),
+    mutant!("batch/twice", "the first message of a large receive is delivered twice",
+        bend!(received: |r| if r.deliveries.len() > 3 { let first = r.deliveries[0].clone(); r.deliveries[1] = first }),
+        ["queue/ties-in-push-order"]),
+    mutant!("bytes/as-text", "payloads are taken for text",
+        bend!(push: |m| m.payload = as_text(&m.payload)), ["queue/undecodable", "queue/workers-share"]),
+    mutant!("bytes/cut-at-nul", "payloads end at the first NUL",
+        bend!(push: |m| m.payload = until_nul(&m.payload)), ["queue/bytes-exact", "queue/stream"]),
+    mutant!("dead/dropped", "dead letters are thrown away",
+        quirky(Quirk::DropsTheDead), ["queue/dead-letters-in-pages", "queue/restart-with-data-keeps-messages"]),
+    mutant!("dead/acknowledged", "rejected messages are removed",
+        bend!(settle: |s| if let Settlement::Dead { .. } = s.how { s.how = Settlement::Ack },
+            settled: |all| for s in all { if *s == Settled::Done { *s = Settled::Dead } }),
+        ["queue/late-ack-counts"]),
+    mutant!("dead/rejection-is-a-failure", "rejected messages are tried again",
+        bend!(settle: |s| if let Settlement::Dead { reason } = &s.how {
+            s.how = Settlement::Retry { after: Delay::ZERO, reason: reason.clone() }
         }),
-        ["queue/thousands-due-at-once", "queue/worker-concurrency"]
-    ),
-    mutant!(
-        "batch/twice",
-        "the first message of a large receive is delivered twice",
-        || bent(Bend {
-            received: |r| if r.deliveries.len() > 3 {
-                let first = r.deliveries[0].clone();
-                r.deliveries[1] = first
-            },
-            ..STRAIGHT
-        }),
-        ["queue/ties-in-push-order"]
-    ),
-    mutant!(
-        "bytes/as-text",
-        "payloads are taken for text",
-        || bent(Bend { push: |m| m.payload = as_text(&m.payload), ..STRAIGHT }),
-        ["queue/undecodable", "queue/workers-share"]
-    ),
-    mutant!(
-        "bytes/cut-at-nul",
-        "payloads end at the first NUL",
-        || bent(Bend { push: |m| m.payload = until_nul(&m.payload), ..STRAIGHT }),
-        ["queue/bytes-exact", "queue/stream"]
-    ),
-    mutant!(
-        "dead/dropped",
-        "dead letters are thrown away",
-        || quirky(Quirk::DropsTheDead),
-        ["queue/dead-letters-in-pages", "queue/restart-with-data-keeps-messages"]
-    ),
-    mutant!(
-        "dead/acknowledged",
-        "rejected messages are removed",
-        || bent(Bend {
-            settle: |s| if let Settlement::Dead { .. } = s.how {
-                s.how = Settlement::Ack
-            },
-            settled: |all| all.iter_mut().for_each(|s| if *s == Settled::Done {
-                *s = Settled::Dead
-            }),
-            ..STRAIGHT
-        }),
-        ["queue/late-ack-counts"]
-    ),
-    mutant!(
-        "dead/rejection-is-a-failure",
-        "rejected messages are tried again",
-        || bent(Bend {
-            settle: |s| if let Settlement::Dead { reason } = &s.how {
-                s.how = Settlement::Retry { after: Delay::ZERO, reason: reason.clone() }
-            },
-            ..STRAIGHT
-        }),
-        ["queue/dead-letters-in-pages"]
-    ),
-    mutant!(
-        "dead/no-reason",
-        "reasons are not kept",
-        || bent(Bend { letters: |page| page.letters.iter_mut().for_each(|l| l.reason = None), ..STRAIGHT }),
-        [
-            "queue/dead-after-crashes",
-            "queue/dead-after-failures",
-            "queue/lock-by-value-fails",
-            "queue/worker-survives-its-codec"
-        ]
-    ),
-    mutant!(
-        "dead/no-cause",
-        "all dead letters are said to be exhausted",
-        || bent(Bend {
-            letters: |page| page.letters.iter_mut().for_each(|l| l.cause = DeadCause::Exhausted),
-            ..STRAIGHT
-        }),
-        ["queue/rejected", "queue/worker-buries-the-undecodable"]
-    ),
-    mutant!(
-        "dead/wrong-order",
-        "dead letters are listed in the wrong order",
-        || bent(Bend { letters: |page| page.letters.reverse(), ..STRAIGHT }),
-        ["queue/dead-letters-in-pages"]
-    ),
-    mutant!("dead/redrives-all", "a redrive of some moves all", || quirky(Quirk::RedrivesAll), ["queue/redrive-some"]),
-    mutant!(
-        "dead/redrives-nothing",
-        "a redrive moves nothing",
-        || quirky(Quirk::RedrivesNothing),
-        ["queue/redrive-gives-all-attempts"]
-    ),
-    mutant!(
-        "dead/redrive-keeps-attempts",
-        "redriven messages keep their attempts",
-        || bent(Bend {
-            received: |r| r.deliveries.iter_mut().for_each(|d| if d.cause == Cause::Redriven {
-                d.attempt += 1
-            }),
-            ..STRAIGHT
-        }),
-        ["queue/random-steps"]
-    ),
-    mutant!("dead/purges-nothing", "purged dead letters stay", || quirky(Quirk::PurgesNoLetter), ["queue/purge-dead"]),
-    mutant!(
-        "dead/full-means-gone",
-        "a message that finds the dead letters full is called dead",
-        || bent(Bend {
-            settled: |all| all.iter_mut().for_each(|s| if *s == Settled::Postponed {
-                *s = Settled::Dead
-            }),
-            ..STRAIGHT
-        }),
-        ["queue/full-dead-letters-lose-nothing"]
-    ),
-    mutant!(
-        "dead/exhausted-hidden",
-        "what a receive buried is not told",
-        || bent(Bend { received: |r| r.healed = Default::default(), ..STRAIGHT }),
-        ["queue/crash-counts-an-attempt", "queue/dead-after-crashes"]
-    ),
-    mutant!(
-        "key/ignored",
-        "concurrency keys are ignored",
-        || bent(Bend { push: |m| m.key = None, ..STRAIGHT }),
-        ["queue/key-wakes", "queue/one-in-flight-per-key"]
-    ),
-    mutant!(
-        "operate/pause-ignored",
-        "a pause is acknowledged and not done",
-        || quirky(Quirk::PausesNothing),
-        ["queue/list", "queue/turn-needs-a-receiver"]
-    ),
-    mutant!(
-        "operate/pause-stops-settlements",
-        "a paused queue takes no settlements",
-        || quirky(Quirk::PauseStopsSettlements),
-        ["queue/two-queues-are-apart"]
-    ),
-    mutant!(
-        "operate/resume-ignored",
-        "a resume is acknowledged and not done",
-        || quirky(Quirk::ForgetsToResume),
-        ["queue/resume-wakes"]
-    ),
-    mutant!(
-        "operate/purge-takes-the-dead",
-        "a purge removes the dead letters",
-        || quirky(Quirk::PurgesTheDead),
-        ["queue/purge"]
-    ),
-    mutant!(
-        "operate/purge-stops-early",
-        "a purge removes one message and says that it is done",
-        || quirky(Quirk::PurgesOneOnly),
-        ["queue/key-holds-nothing-back"]
-    ),
-    mutant!(
-        "operate/purge-loses-its-place",
-        "a purge passes over what waits behind messages that are settled meanwhile",
-        || quirky(Quirk::PurgesPastTheSettled),
-        ["queue/purge-while-settling"]
-    ),
-    mutant!(
-        "operate/purge-never-ends",
-        "a purge takes whatever was pushed since it began",
-        || quirky(Quirk::PurgesForEver),
-        ["queue/purge-ends"]
-    ),
-    mutant!(
-        "operate/counts-mixed",
-        "what is in flight is counted as ready",
-        || bent(Bend {
-            stats: |s| {
-                s.ready += s.in_flight;
-                s.in_flight = 0
-            },
-            ..STRAIGHT
-        }),
-        ["queue/dropped-with-the-reply-under-way", "queue/stats"]
-    ),
-    mutant!(
-        "operate/no-lag",
-        "the lag is always zero",
-        || bent(Bend { stats: |s| s.lag = Duration::ZERO, ..STRAIGHT }),
-        ["queue/lag"]
-    ),
-    mutant!(
-        "operate/always-running",
-        "a paused queue says that it runs",
-        || bent(Bend { stats: |s| s.flow = Flow::Running, ..STRAIGHT }),
-        ["queue/pause"]
-    ),
-    mutant!(
-        "operate/list-misses-the-last",
-        "the last queue is not listed",
-        || bent(Bend {
-            queues: |page| {
-                page.queues.pop();
-                page.rest = Rest::None
-            },
-            ..STRAIGHT
-        }),
-        ["queue/list"]
-    ),
-    mutant!(
-        "name/queues-meet",
-        "names of queues are cut at a digit",
-        || bent(Bend { queue: until_digit, ..STRAIGHT }),
-        ["queue/two-queues-are-apart"]
-    ),
-    mutant!(
-        "name/queue-braces",
-        "braces in names of queues are dropped",
-        || bent(Bend { queue: without_braces, ..STRAIGHT }),
-        ["queue/odd-names"]
-    ),
-    mutant!(
-        reduced "declared/queue-offered",
-        "queues are offered that are not declared",
-        || Arc::new(super::delay_empty::Offered),
-        ["refusal/queue"]
-    ),
-    mutant!(
-        "declared/queue-without-limits",
-        "no batch is declared to be too large",
-        || bent(Bend { capabilities: |c| c.batch = usize::MAX, ..STRAIGHT }),
-        ["queue/limits-are-refused"]
-    ),
-    mutant!(
-        "declared/queue-polls",
-        "wake-ups are declared not to exist",
-        || bent(Bend { capabilities: |c| c.wake = QueueWake::Poll, ..STRAIGHT }),
-        ["meta/declared-matches-driver"]
-    ),
-    mutant!(
-        "park/locks-dropped",
-        "messages are stored without the lock that they need",
-        || bent(Bend { push: |m| m.lock = None, ..STRAIGHT }),
-        ["queue/or-park"]
-    ),
+        ["queue/dead-letters-in-pages"]),
+    mutant!("dead/no-reason", "reasons are not kept",
+        bend!(letters: |page| page.letters.iter_mut().for_each(|l| l.reason = None)),
+        ["queue/dead-after-crashes", "queue/dead-after-failures", "queue/lock-by-value-fails",
+         "queue/worker-survives-its-codec"]),
+    mutant!("dead/no-cause", "all dead letters are said to be exhausted",
+        bend!(letters: |page| page.letters.iter_mut().for_each(|l| l.cause = DeadCause::Exhausted)),
+        ["queue/rejected", "queue/worker-buries-the-undecodable"]),
+    mutant!("dead/wrong-order", "dead letters are listed in the wrong order",
+        bend!(letters: |page| page.letters.reverse()), ["queue/dead-letters-in-pages"]),
+    mutant!("dead/redrives-all", "a redrive of some moves all",
+        quirky(Quirk::RedrivesAll), ["queue/redrive-some"]),
+    mutant!("dead/redrives-nothing", "a redrive moves nothing",
+        quirky(Quirk::RedrivesNothing), ["queue/redrive-gives-all-attempts"]),
+    mutant!("dead/redrive-keeps-attempts", "redriven messages keep their attempts",
+        bend!(delivery: |d| if d.cause == Cause::Redriven { d.attempt += 1 }),
+        ["queue/random-steps"]),
+    mutant!("dead/purges-nothing", "purged dead letters stay",
+        quirky(Quirk::PurgesNoLetter), ["queue/purge-dead"]),
+    mutant!("dead/full-means-gone", "a message that finds the dead letters full is called dead",
+        bend!(settled: |all| for s in all { if *s == Settled::Postponed { *s = Settled::Dead } }),
+        ["queue/full-dead-letters-lose-nothing"]),
+    mutant!("dead/exhausted-hidden", "dead letters of a receive are not reported",
+        bend!(received: |r| r.healed = Default::default()),
+        ["queue/crash-counts-an-attempt", "queue/dead-after-crashes"]),
+    mutant!("key/ignored", "concurrency keys are ignored",
+        bend!(push: |m| m.key = None), ["queue/key-wakes", "queue/one-in-flight-per-key"]),
+    mutant!("operate/pause-ignored", "a pause is acknowledged and not done",
+        quirky(Quirk::PausesNothing), ["queue/list", "queue/turn-needs-a-receiver"]),
+    mutant!("operate/pause-stops-settlements", "a paused queue takes no settlements",
+        quirky(Quirk::PauseStopsSettlements), ["queue/two-queues-are-apart"]),
+    mutant!("operate/resume-ignored", "a resume is acknowledged and not done",
+        quirky(Quirk::ForgetsToResume), ["queue/resume-wakes"]),
+    mutant!("operate/purge-takes-the-dead", "a purge removes the dead letters",
+        quirky(Quirk::PurgesTheDead), ["queue/purge"]),
+    mutant!("operate/purge-stops-early", "a purge removes one message and says that it is done",
+        quirky(Quirk::PurgesOneOnly), ["queue/key-holds-nothing-back"]),
+    mutant!("operate/purge-loses-its-place",
+        "a purge passes over messages behind others that are settled meanwhile",
+        quirky(Quirk::PurgesPastTheSettled), ["queue/purge-while-settling"]),
+    mutant!("operate/purge-never-ends", "a purge takes whatever was pushed since it began",
+        quirky(Quirk::PurgesForEver), ["queue/purge-ends"]),
+    mutant!("operate/counts-mixed", "messages in flight are counted as ready",
+        bend!(stats: |s| { s.ready += s.in_flight; s.in_flight = 0 }),
+        ["queue/dropped-with-the-reply-under-way", "queue/stats"]),
+    mutant!("operate/no-lag", "the lag is always zero",
+        bend!(stats: |s| s.lag = Duration::ZERO), ["queue/lag"]),
+    mutant!("operate/always-running", "a paused queue says that it runs",
+        bend!(stats: |s| s.flow = Flow::Running), ["queue/pause"]),
+    mutant!("operate/list-misses-the-last", "the last queue is not listed",
+        bend!(queues: |page| { page.queues.pop(); page.rest = Rest::None }), ["queue/list"]),
+    mutant!("name/queues-meet", "names of queues are cut at a digit",
+        bend!(queue: until_digit), ["queue/two-queues-are-apart"]),
+    mutant!("name/queue-braces", "braces in names of queues are dropped",
+        bend!(queue: without_braces), ["queue/odd-names"]),
+    mutant!(Undeclared "declared/queue-offered", "queues are offered that are not declared",
+        Abilities { parking: Some(Parking::Attended), ..Abilities::LEAST }, ["refusal/queue"]),
+    mutant!("declared/queue-without-limits", "no batch is declared to be too large",
+        bend!(capabilities: |c| c.batch = usize::MAX), ["queue/limits-are-refused"]),
+    mutant!("declared/queue-polls", "wake-ups are declared not to exist",
+        bend!(capabilities: |c| c.wake = QueueWake::Poll), ["meta/declared-matches-driver"]),
+    mutant!("park/locks-dropped", "messages are stored without the lock that they need",
+        bend!(push: |m| m.lock = None), ["queue/or-park"]),
 ];
 
 fn day() -> Delay {

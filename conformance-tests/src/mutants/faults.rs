@@ -1,68 +1,42 @@
-//! Mutants that bear a fault of the server badly, or time that passes unobserved.
+//! Mutants that handle a fault of the server badly, or unobserved time.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tenure_core::driver::{AcquireRequest, Acquisition, Busy, ForceReleased, Hold, Released, Ttl};
-use tenure_core::{ErrorKind, FencingToken, LockName, OwnerToken, Result};
+use tenure_core::driver::{AcquireRequest, Acquisition, Busy, ForceReleased, Hold, Released};
+use tenure_core::{ErrorKind, FencingToken, LockName, Result};
 
 use super::delay_bend::Quirk;
 use super::delay_bent::quirky;
 use super::leases::made_up;
 use super::maker::{Mutant, mutant};
-use super::twist::{Inner, Twist};
+use super::twist::{Inner, Shared, Twist, flaw};
 use crate::harness::{Fault, FaultKind};
 
+#[rustfmt::skip]
 pub(super) const MUTANTS: &[Mutant] = &[
-    mutant!(
-        "link/idle-cut-costs-an-error",
-        "the first request after a cut fails",
-        || Arc::new(Fails::after(FaultKind::CutConnections, |fails, client, _| fails.insert(client))),
-        ["server/idle-connection-cut-costs-no-error"]
-    ),
-    mutant!(
-        "link/stays-with-a-demoted-server",
-        "connections to a server that refuses writes are kept",
-        || Arc::new(Fails::after(FaultKind::DemoteServer, |_, _, _| true)),
-        ["server/demoted-server-is-left"]
-    ),
-    mutant!(
-        "link/names-bound-to-closed-connections",
-        "half of the names need a connection that cannot be opened",
-        || Arc::new(Fails::after(FaultKind::FewConnections, |_, _, name| name.as_bytes().ends_with(b"1"))),
-        ["server/few-connections-serve-every-name"]
-    ),
-    mutant!(
-        "push/blocked-by-open-transactions",
-        "a push in an open transaction blocks its queue",
-        || quirky(Quirk::OpenPushesBlock),
-        ["queue/open-transaction-holds-up-nobody"]
-    ),
-    mutant!(
-        "push/first-blocks-new-queues",
-        "a push in an open transaction blocks queues that are new",
-        || quirky(Quirk::OpenPushesBlockNewQueues),
-        ["queue/first-push-in-open-transaction"]
-    ),
-    mutant!(
-        "lease/over-once-observed",
-        "a client that has not seen a lease waits for it to end once more",
-        || Arc::new(OverOnceObserved::default()),
-        ["lease/over-for-who-never-looked"]
-    ),
-    mutant!(
-        "names/kept-for-ever",
-        "every name that was used is kept",
-        || Arc::new(KeepsNames),
-        ["hygiene/idle-names-are-removed"]
-    ),
+    mutant!("link/idle-cut-costs-an-error", "the first request after a cut fails",
+        Fails::after(FaultKind::CutConnections, |fails, client, _| fails.insert(client)),
+        ["server/idle-connection-cut-costs-no-error"]),
+    mutant!("link/stays-with-a-demoted-server", "connections to a server that refuses writes are kept",
+        Fails::after(FaultKind::DemoteServer, |_, _, _| true), ["server/demoted-server-is-left"]),
+    mutant!("link/names-bound-to-closed-connections", "half of the names need a connection that cannot be opened",
+        Fails::after(FaultKind::FewConnections, |_, _, name| name.as_bytes().ends_with(b"1")),
+        ["server/few-connections-serve-every-name"]),
+    mutant!("push/blocked-by-open-transactions", "a push in an open transaction blocks its queue",
+        quirky(Quirk::OpenPushesBlock), ["queue/open-transaction-holds-up-nobody"]),
+    mutant!("push/first-blocks-new-queues", "a push in an open transaction blocks queues that are new",
+        quirky(Quirk::OpenPushesBlockNewQueues), ["queue/first-push-in-open-transaction"]),
+    mutant!("lease/over-once-observed", "a client that has not seen a lease waits for it to end once more",
+        OverOnceObserved::default(), ["lease/over-for-who-never-looked"]),
+    mutant!("names/kept-for-ever", "every name that was used is kept",
+        flaw!(release(inner, hold) => {
+            let trace = LockName::new([hold.name.as_bytes(), b"/was used"].concat())?;
+            inner.locks().acquire(&AcquireRequest::new(trace, OwnerToken::random(), Ttl::new(Ttl::MAX)?)).await?;
+            inner.locks().release(hold).await
+        }), ["hygiene/idle-names-are-removed"]),
 ];
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Whether this client's request for this name fails, once the fault has been injected.
 type Which = fn(&mut HashSet<usize>, usize, &LockName) -> bool;
@@ -71,12 +45,12 @@ type Which = fn(&mut HashSet<usize>, usize, &LockName) -> bool;
 struct Fails {
     after: FaultKind,
     which: Which,
-    injected: Mutex<Option<HashSet<usize>>>,
+    injected: Shared<Option<HashSet<usize>>>,
 }
 
 impl Fails {
     fn after(after: FaultKind, which: Which) -> Self {
-        Self { after, which, injected: Mutex::default() }
+        Self { after, which, injected: Shared::default() }
     }
 }
 
@@ -84,13 +58,12 @@ impl Fails {
 impl Twist for Fails {
     fn injected(&self, fault: &Fault) {
         if fault.kind() == self.after {
-            *locked(&self.injected) = Some(HashSet::new());
+            *self.injected.lock() = Some(HashSet::new());
         }
     }
 
     async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {
-        let fails =
-            locked(&self.injected).as_mut().is_some_and(|seen| (self.which)(seen, inner.client(), &request.name));
+        let fails = self.injected.lock().as_mut().is_some_and(|seen| (self.which)(seen, inner.client(), &request.name));
         if fails {
             return Err(made_up(ErrorKind::Unavailable));
         }
@@ -102,13 +75,13 @@ impl Twist for Fails {
 #[derive(Default)]
 struct OverOnceObserved {
     /// The clients that have seen the last grant of a name, as long as nothing released it.
-    seen: Mutex<HashMap<LockName, HashSet<usize>>>,
+    seen: Shared<HashMap<LockName, HashSet<usize>>>,
 }
 
 #[async_trait]
 impl Twist for OverOnceObserved {
     async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {
-        let known = match locked(&self.seen).get_mut(&request.name) {
+        let known = match self.seen.lock().get_mut(&request.name) {
             Some(seen) => !seen.insert(inner.client()),
             None => true,
         };
@@ -117,18 +90,18 @@ impl Twist for OverOnceObserved {
         }
         let answer = inner.locks().acquire(request).await?;
         if matches!(answer, Acquisition::Granted(_)) {
-            locked(&self.seen).insert(request.name.clone(), HashSet::from([inner.client()]));
+            self.seen.lock().insert(request.name.clone(), HashSet::from([inner.client()]));
         }
         Ok(answer)
     }
 
     async fn release(&self, inner: &Inner, hold: &Hold) -> Result<Released> {
-        locked(&self.seen).remove(&hold.name);
+        self.seen.lock().remove(&hold.name);
         inner.locks().release(hold).await
     }
 
     async fn abandon(&self, inner: &Inner, hold: &Hold) -> Result<()> {
-        locked(&self.seen).remove(&hold.name);
+        self.seen.lock().remove(&hold.name);
         inner.locks().abandon(hold).await
     }
 
@@ -138,18 +111,7 @@ impl Twist for OverOnceObserved {
         name: &LockName,
         expected: Option<FencingToken>,
     ) -> Result<ForceReleased> {
-        locked(&self.seen).remove(name);
+        self.seen.lock().remove(name);
         inner.locks().force_release(name, expected).await
-    }
-}
-
-struct KeepsNames;
-
-#[async_trait]
-impl Twist for KeepsNames {
-    async fn release(&self, inner: &Inner, hold: &Hold) -> Result<Released> {
-        let trace = LockName::new([hold.name.as_bytes(), b"/was used"].concat())?;
-        inner.locks().acquire(&AcquireRequest::new(trace, OwnerToken::random(), Ttl::new(Ttl::MAX)?)).await?;
-        inner.locks().release(hold).await
     }
 }

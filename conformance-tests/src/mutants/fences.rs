@@ -1,80 +1,57 @@
 //! Mutants of fencing tokens.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use tenure_core::driver::{
     AcquireRequest, Acquisition, Begun, ForceReleased, Grant, Hold, Released, Renewed, Ttl, Watch,
 };
-use tenure_core::{FencingToken, LockName, OwnerId, OwnerToken, Result};
+use tenure_core::{FencingToken, LockName, OwnerToken, Result};
 use tokio::time::Instant;
 
 use super::maker::{Mutant, mutant};
 use super::turns::told;
-use super::twist::{Inner, Twist};
+use super::twist::{Inner, Shared, Twist, flaw, regranted};
 
+#[rustfmt::skip]
 pub(super) const MUTANTS: &[Mutant] = &[
-    mutant!(
-        "fence/constant",
-        "every grant has the same fence",
-        || Fences::make(Resets::Always),
-        ["fence/grows-after-force", "fence/stale-writer-is-refused"]
-    ),
-    mutant!(
-        "fence/resets-after-release",
-        "a release forgets the counter",
-        || Fences::make(Resets::Released),
-        ["all/each-has-its-fence", "fence/outlives-a-restart", "lock/duplicated-requests-change-nothing"]
-    ),
-    mutant!(
-        "fence/resets-after-expiry",
-        "the counter ends with the lease",
-        || Fences::make(Resets::Expired),
-        ["fence/stale-writer-is-refused", "reentrant/fences-grow-across-both-kinds"]
-    ),
-    mutant!(
-        "fence/resets-after-force",
-        "a forced release forgets the counter",
-        || Fences::make(Resets::Forced),
-        ["fence/grows-after-force", "reentrant/fences-grow-across-both-kinds"]
-    ),
-    mutant!(
-        "fence/resets-after-an-hour",
-        "an idle counter is forgotten",
-        || Fences::make(Resets::Idle),
-        ["fence/outlives-idleness", "reentrant/fences-grow-across-both-kinds"]
-    ),
-    mutant!(
-        "fence/grows-with-renewals",
-        "a renewal takes a new fence",
-        || Fences::make(Resets::Renewed),
-        ["fence/renewal-keeps-it", "reentrant/fences-grow-across-both-kinds"]
-    ),
-    mutant!(
-        "fence/sinks",
-        "later grants have smaller fences",
-        || Arc::new(Sinks),
-        ["fence/grows-after-force", "fence/stale-writer-is-refused"]
-    ),
-    mutant!(
-        "fence/no-floor",
-        "fences count on from the first one, whatever floor there is",
-        || Arc::new(CountsOn::default()),
-        ["fence/beyond-a-floor"]
-    ),
-    mutant!(
-        "fence/per-client",
-        "each connection counts for itself",
-        || Arc::new(PerClient::default()),
-        [
-            "fence/grows-after-expiry",
-            "fence/grows-with-every-grant",
-            "fence/is-a-constant-of-the-guard",
-            "lock/contended-history-is-clean"
-        ]
-    ),
+    mutant!("fence/constant", "every grant has the same fence",
+        Fences::new(Resets::Always), ["fence/grows-after-force", "fence/stale-writer-is-refused"]),
+    mutant!("fence/resets-after-release", "a release forgets the counter",
+        Fences::new(Resets::Released),
+        ["all/each-has-its-fence", "fence/outlives-a-restart", "lock/duplicated-requests-change-nothing"]),
+    mutant!("fence/resets-after-expiry", "the counter ends with the lease",
+        Fences::new(Resets::Expired), ["fence/stale-writer-is-refused", "reentrant/fences-grow-across-both-kinds"]),
+    mutant!("fence/resets-after-force", "a forced release forgets the counter",
+        Fences::new(Resets::Forced), ["fence/grows-after-force", "reentrant/fences-grow-across-both-kinds"]),
+    mutant!("fence/resets-after-an-hour", "an idle counter is forgotten",
+        Fences::new(Resets::Idle), ["fence/outlives-idleness", "reentrant/fences-grow-across-both-kinds"]),
+    mutant!("fence/grows-with-renewals", "a renewal takes a new fence",
+        Fences::new(Resets::Renewed), ["fence/renewal-keeps-it", "reentrant/fences-grow-across-both-kinds"]),
+    mutant!("fence/sinks", "later grants have smaller fences",
+        flaw!(
+            acquire(inner, request) => inner.locks().acquire(request).await.map(sunk),
+            enter(inner, owner, request) => inner.reentrant()?.enter(owner, request).await.map(sunk),
+        ), ["fence/grows-after-force", "fence/stale-writer-is-refused"]),
+    mutant!("fence/no-floor", "fences count on from the first one, whatever floor there is",
+        flaw!(counters: Shared<HashMap<LockName, u64>>; acquire(inner, request) => {
+            Ok(match inner.locks().acquire(request).await? {
+                Acquisition::Granted(grant) if grant.begun == Begun::Now => {
+                    let mut names = counters.lock();
+                    let next = names.entry(request.name.clone()).or_insert(grant.fence.get());
+                    let fence = FencingToken::new(*next).unwrap_or(grant.fence);
+                    *next += u64::from(grant.fences);
+                    Acquisition::Granted(grant.with_fence(fence))
+                }
+                answer => answer,
+            })
+        }), ["fence/beyond-a-floor"]),
+    mutant!("fence/per-client", "each connection counts for itself",
+        PerClient::default(),
+        ["fence/grows-after-expiry", "fence/grows-with-every-grant", "fence/is-a-constant-of-the-guard",
+         "lock/contended-history-is-clean"]),
 ];
 
 /// When the counter of a name goes wrong.
@@ -91,28 +68,24 @@ enum Resets {
 /// A counter for each name, kept here.
 struct Fences {
     resets: Resets,
-    names: Mutex<HashMap<LockName, Counter>>,
+    names: Shared<HashMap<LockName, Counter>>,
 }
 
 struct Counter {
     last: u64,
     granted_at: Instant,
     open: bool,
-    /// What each token was told.
+    /// The fence that each token received.
     told: HashMap<OwnerToken, u64>,
 }
 
 impl Fences {
-    fn make(resets: Resets) -> Arc<dyn Twist> {
-        Arc::new(Self { resets, names: Mutex::default() })
-    }
-
-    fn names(&self) -> MutexGuard<'_, HashMap<LockName, Counter>> {
-        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    fn new(resets: Resets) -> Self {
+        Self { resets, names: Shared::default() }
     }
 
     fn fence(&self, name: &LockName, token: OwnerToken, grant: Grant) -> Grant {
-        let mut names = self.names();
+        let mut names = self.names.lock();
         let fresh = || Counter { last: 0, granted_at: Instant::now(), open: false, told: HashMap::new() };
         let counter = names.entry(name.clone()).or_insert_with(fresh);
         if grant.begun == Begun::Now && grant.depth == 1 {
@@ -133,7 +106,7 @@ impl Fences {
     }
 
     fn ended(&self, name: &LockName, forget: bool) {
-        if let Some(counter) = self.names().get_mut(name) {
+        if let Some(counter) = self.names.lock().get_mut(name) {
             counter.open = false;
             if forget {
                 counter.last = 0;
@@ -145,10 +118,8 @@ impl Fences {
 #[async_trait]
 impl Twist for Fences {
     async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {
-        Ok(match inner.locks().acquire(request).await? {
-            Acquisition::Granted(grant) => Acquisition::Granted(self.fence(&request.name, request.token, grant)),
-            busy => busy,
-        })
+        let answer = inner.locks().acquire(request).await?;
+        Ok(regranted(answer, |grant| self.fence(&request.name, request.token, grant)))
     }
 
     async fn release(&self, inner: &Inner, hold: &Hold) -> Result<Released> {
@@ -162,7 +133,7 @@ impl Twist for Fences {
     async fn renew(&self, inner: &Inner, ttl: Ttl, holds: &[Hold]) -> Vec<Result<Renewed>> {
         if self.resets == Resets::Renewed {
             for hold in holds {
-                if let Some(counter) = self.names().get_mut(&hold.name) {
+                if let Some(counter) = self.names.lock().get_mut(&hold.name) {
                     counter.last += 1;
                 }
             }
@@ -182,53 +153,15 @@ impl Twist for Fences {
 }
 
 fn sunk(answer: Acquisition) -> Acquisition {
-    match answer {
-        Acquisition::Granted(grant) => {
-            let number = (1 << 62) - grant.fence.get();
-            Acquisition::Granted(grant.with_fence(FencingToken::new(number).unwrap_or(grant.fence)))
-        }
-        busy => busy,
-    }
-}
-
-struct Sinks;
-
-#[async_trait]
-impl Twist for Sinks {
-    async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {
-        inner.locks().acquire(request).await.map(sunk)
-    }
-
-    async fn enter(&self, inner: &Inner, owner: &OwnerId, request: &AcquireRequest) -> Result<Acquisition> {
-        inner.reentrant()?.enter(owner, request).await.map(sunk)
-    }
+    regranted(answer, |grant| grant.with_fence(FencingToken::new((1 << 62) - grant.fence.get()).unwrap_or(grant.fence)))
 }
 
 #[derive(Default)]
-struct CountsOn(Mutex<HashMap<LockName, u64>>);
-
-#[async_trait]
-impl Twist for CountsOn {
-    async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {
-        Ok(match inner.locks().acquire(request).await? {
-            Acquisition::Granted(grant) if grant.begun == Begun::Now => {
-                let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-                let next = names.entry(request.name.clone()).or_insert(grant.fence.get());
-                let fence = FencingToken::new(*next).unwrap_or(grant.fence);
-                *next += u64::from(grant.fences);
-                Acquisition::Granted(grant.with_fence(fence))
-            }
-            answer => answer,
-        })
-    }
-}
-
-#[derive(Default)]
-struct PerClient(Arc<Mutex<HashMap<(usize, LockName), u64>>>);
+struct PerClient(Arc<Shared<HashMap<(usize, LockName), u64>>>);
 
 impl PerClient {
     fn next(&self, client: usize, name: &LockName) -> Option<FencingToken> {
-        let mut counters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counters = self.0.lock();
         let counter = counters.entry((client, name.clone())).or_default();
         *counter += 1;
         FencingToken::new(*counter)

@@ -1,4 +1,4 @@
-//! A harness whose drivers have something wrong, in this process and in its workers.
+//! A harness whose drivers have one defect, in this process and in its workers.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use tenure_core::driver::Backend;
 use super::twist::{Twist, twisted};
 use crate::harness::{BoxError, Fault, Harness, Healer, Inspector};
 
-/// What tells a worker in another process which mutant it is.
+/// The variable that names the mutant for a worker in another process.
 pub(super) const MUTANT: &str = "TENURE_MUTANT";
 
 /// A harness whose backends are twisted.

@@ -1,6 +1,5 @@
-//! Mutants of leases: how long they last, and what renewals do.
+//! Mutants of leases: their length, and their renewals.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -8,124 +7,86 @@ use tenure_core::driver::{AcquireRequest, Acquisition, Grant, Hold, Released, Re
 use tenure_core::{Error, ErrorKind, Result};
 
 use super::maker::{Mutant, mutant};
-use super::twist::{Inner, Twist};
+use super::twist::{Inner, Twist, flaw, regranted};
 
+#[rustfmt::skip]
 pub(super) const MUTANTS: &[Mutant] = &[
-    mutant!(
-        "lease/never-expires",
-        "leases have no end",
-        || Arc::new(NeverExpires),
-        [
-            "hygiene/runtime-gone-with-guards-alive",
-            "lease/ends-by-itself",
-            "queue/lock-follows-the-lease",
-            "queue/turn-nobody-takes-up",
-            "wait/acquire-outlasts-a-dead-holder",
-            "window/renewal-counts-from-its-request"
-        ]
-    ),
-    mutant!(
-        "lease/cut-short",
-        "leases last half of what was asked",
-        || Arc::new(CutShort),
-        [
-            "driver/renewal-lengthens",
-            "lease/belief-ends-before-the-next-grant",
-            "lease/not-granted-again-before-its-end",
-            "loss/unrenewable-is-lost-before-the-next-grant",
-            "window/backend-outlasts-it"
-        ]
-    ),
-    mutant!(
-        "lease/claims-longer",
-        "grants claim twice the ttl that the backend keeps",
-        || Arc::new(Claims(2.0)),
-        [
-            "lease/fixed-is-not-renewed",
-            "loss/everybody-is-told",
-            "loss/is-final",
-            "loss/run-drops-the-work",
-            "loss/unknown-renewal-does-not-lengthen",
-            "ttl/shortest-works-without-a-storm",
-            "window/reply-after-its-end-is-no-grant"
-        ]
-    ),
-    mutant!(
-        "lease/claims-shorter",
-        "grants claim less than was asked",
-        || Arc::new(Claims(0.5)),
-        ["all/window-is-the-shortest", "ttl/longest-works",]
-    ),
-    mutant!(
-        "lease/seconds-for-millis",
-        "ttls are sent in the wrong unit",
-        || Arc::new(WrongUnit),
-        ["close/is-bounded", "hygiene/runtime-gone-with-guards-alive"]
-    ),
-    mutant!(
-        "renew/does-nothing",
-        "renewals are confirmed and not done",
-        || Arc::new(RenewNothing),
-        [
-            "hygiene/client-dropped-with-guards-alive",
-            "lease/renewed-outlives-its-ttl",
-            "least/closing-leaves-it-taken",
-            "least/released-lock-stays-taken",
-            "loss/run-returns-the-output",
-            "loss/short-outage-is-survived",
-            "server/pause-beyond-the-ttl-is-a-loss",
-            "server/restart-with-data-keeps-the-hold",
-            "wait/turn-lasts"
-        ]
-    ),
-    mutant!(
-        "renew/never-answers",
-        "renewals get no answer",
-        || Arc::new(RenewHangs),
-        ["driver/renewal-never-shortens", "lease/max-hold-ends-it"]
-    ),
-    mutant!(
-        "renew/errors-are-losses",
-        "whatever goes wrong with a renewal counts as a loss",
-        || Arc::new(RenewLoses),
-        ["close/driver-refuses-afterwards", "server/pause-within-the-ttl-is-survived"]
-    ),
-    mutant!(
-        "renew/shortens",
-        "a renewal sets the ttl, also a shorter one",
-        || Arc::new(RenewSets),
-        ["driver/renewal-never-shortens", "hygiene/no-lease-without-an-end"]
-    ),
-    mutant!(
-        "renew/revives",
-        "a renewal of a lease that has ended takes the lock again",
-        || Arc::new(Revives),
-        ["driver/renewal-never-revives", "loss/early-end-is-noticed"]
-    ),
-    mutant!(
-        "renew/never-lost",
-        "a lost lease is reported as renewed",
-        || Arc::new(NeverLost),
-        ["driver/renewal-never-revives", "loss/early-end-is-noticed"]
-    ),
-    mutant!(
-        "renew/anyones-lease",
-        "a renewal takes the lock over from its holder",
-        || Arc::new(TakesOver),
-        ["driver/renewal-by-another-token-changes-nothing", "driver/renewal-never-revives"]
-    ),
-    mutant!(
-        "renew/answers-reversed",
-        "the answers of a batch come in the wrong order",
-        || Arc::new(Reversed),
-        ["driver/renewals-are-answered-in-order"]
-    ),
-    mutant!(
-        "renew/all-or-nothing",
-        "one lost lease makes the whole batch lost",
-        || Arc::new(AllOrNothing),
-        ["driver/renewals-are-answered-in-order"]
-    ),
+    mutant!("lease/never-expires", "leases have no end",
+        flaw!(acquire(inner, request) => {
+            let answer = inner.locks().acquire(&with_ttl(request, Ttl::MAX)).await?;
+            Ok(claiming(answer, request.ttl.get()))
+        }),
+        ["hygiene/runtime-gone-with-guards-alive", "lease/ends-by-itself", "queue/lock-follows-the-lease",
+         "queue/turn-nobody-takes-up", "wait/acquire-outlasts-a-dead-holder",
+         "window/renewal-counts-from-its-request"]),
+    mutant!("lease/cut-short", "leases last half of the requested ttl",
+        flaw!(acquire(inner, request) => {
+            let answer = inner.locks().acquire(&with_ttl(request, request.ttl.get() / 2)).await?;
+            Ok(claiming(answer, request.ttl.get()))
+        }),
+        ["driver/renewal-lengthens", "lease/belief-ends-before-the-next-grant",
+         "lease/not-granted-again-before-its-end", "loss/unrenewable-is-lost-before-the-next-grant",
+         "window/backend-outlasts-it"]),
+    mutant!("lease/claims-longer", "grants claim twice the ttl that the backend keeps",
+        Claims(2.0),
+        ["lease/fixed-is-not-renewed", "loss/everybody-is-told", "loss/is-final", "loss/run-drops-the-work",
+         "loss/unknown-renewal-does-not-lengthen", "ttl/shortest-works-without-a-storm",
+         "window/reply-after-its-end-is-no-grant"]),
+    mutant!("lease/claims-shorter", "grants claim less than was asked",
+        Claims(0.5), ["all/window-is-the-shortest", "ttl/longest-works"]),
+    mutant!("lease/seconds-for-millis", "ttls are sent in the wrong unit",
+        flaw!(acquire(inner, request) => {
+            let wrong = request.ttl.get().saturating_mul(1_000).min(Ttl::MAX);
+            let answer = inner.locks().acquire(&with_ttl(request, wrong)).await?;
+            Ok(claiming(answer, request.ttl.get()))
+        }), ["close/is-bounded", "hygiene/runtime-gone-with-guards-alive"]),
+    mutant!("renew/does-nothing", "renewals are confirmed and not done",
+        flaw!(renew(_, ttl, holds) => holds.iter().map(|_| Ok(Renewed::Extended { ttl: ttl.get() })).collect()),
+        ["hygiene/client-dropped-with-guards-alive", "lease/renewed-outlives-its-ttl", "least/closing-leaves-it-taken",
+         "least/released-lock-stays-taken", "loss/run-returns-the-output", "loss/short-outage-is-survived",
+         "server/pause-beyond-the-ttl-is-a-loss", "server/restart-with-data-keeps-the-hold", "wait/turn-lasts"]),
+    mutant!("renew/never-answers", "renewals get no answer",
+        flaw!(renew(_, _, _) => std::future::pending().await),
+        ["driver/renewal-never-shortens", "lease/max-hold-ends-it"]),
+    mutant!("renew/errors-are-losses", "whatever goes wrong with a renewal counts as a loss",
+        flaw!(renew(inner, ttl, holds) => {
+            let limit = Duration::from_millis(50);
+            let answers = tokio::time::timeout(limit, inner.locks().renew(ttl, holds)).await.unwrap_or_default();
+            let mut answers = answers.into_iter();
+            holds.iter().map(|_| Ok(answers.next().and_then(Result::ok).unwrap_or(Renewed::Lost))).collect()
+        }), ["close/driver-refuses-afterwards", "server/pause-within-the-ttl-is-survived"]),
+    mutant!("renew/shortens", "a renewal sets the ttl, also a shorter one",
+        RenewSets, ["driver/renewal-never-shortens", "hygiene/no-lease-without-an-end"]),
+    mutant!("renew/revives", "a renewal of a lease that has ended takes the lock again",
+        flaw!(renew(inner, ttl, holds) => {
+            let mut answers = inner.locks().renew(ttl, holds).await;
+            for (answer, hold) in answers.iter_mut().zip(holds) {
+                if matches!(answer, Ok(Renewed::Lost)) {
+                    *answer = retake(inner, ttl, hold).await;
+                }
+            }
+            answers
+        }), ["driver/renewal-never-revives", "loss/early-end-is-noticed"]),
+    mutant!("renew/never-lost", "a lost lease is reported as renewed",
+        flaw!(renew(inner, ttl, holds) => {
+            let answers = inner.locks().renew(ttl, holds).await;
+            let lie = |answer: Result<Renewed>| answer.map(|_| Renewed::Extended { ttl: ttl.get() });
+            answers.into_iter().map(lie).collect()
+        }), ["driver/renewal-never-revives", "loss/early-end-is-noticed"]),
+    mutant!("renew/anyones-lease", "a renewal takes the lock over from its holder",
+        TakesOver, ["driver/renewal-by-another-token-changes-nothing", "driver/renewal-never-revives"]),
+    mutant!("renew/answers-reversed", "the answers of a batch come in the wrong order",
+        flaw!(renew(inner, ttl, holds) => {
+            let mut answers = inner.locks().renew(ttl, holds).await;
+            answers.reverse();
+            answers
+        }), ["driver/renewals-are-answered-in-order"]),
+    mutant!("renew/all-or-nothing", "one lost lease makes the whole batch lost",
+        flaw!(renew(inner, ttl, holds) => {
+            let answers = inner.locks().renew(ttl, holds).await;
+            let lost = answers.iter().any(|answer| matches!(answer, Ok(Renewed::Lost)));
+            if lost { holds.iter().map(|_| Ok(Renewed::Lost)).collect() } else { answers }
+        }), ["driver/renewals-are-answered-in-order"]),
 ];
 
 fn with_ttl(request: &AcquireRequest, ttl: Duration) -> AcquireRequest {
@@ -134,30 +95,7 @@ fn with_ttl(request: &AcquireRequest, ttl: Duration) -> AcquireRequest {
 }
 
 fn claiming(answer: Acquisition, ttl: Duration) -> Acquisition {
-    match answer {
-        Acquisition::Granted(grant) => Acquisition::Granted(grant.with_ttl(ttl)),
-        busy => busy,
-    }
-}
-
-struct NeverExpires;
-
-#[async_trait]
-impl Twist for NeverExpires {
-    async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {
-        let answer = inner.locks().acquire(&with_ttl(request, Ttl::MAX)).await?;
-        Ok(claiming(answer, request.ttl.get()))
-    }
-}
-
-struct CutShort;
-
-#[async_trait]
-impl Twist for CutShort {
-    async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {
-        let answer = inner.locks().acquire(&with_ttl(request, request.ttl.get() / 2)).await?;
-        Ok(claiming(answer, request.ttl.get()))
-    }
+    regranted(answer, |grant| grant.with_ttl(ttl))
 }
 
 struct Claims(f64);
@@ -167,47 +105,6 @@ impl Twist for Claims {
     async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {
         let answer = inner.locks().acquire(request).await?;
         Ok(claiming(answer, request.ttl.get().mul_f64(self.0)))
-    }
-}
-
-struct WrongUnit;
-
-#[async_trait]
-impl Twist for WrongUnit {
-    async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {
-        let wrong = request.ttl.get().saturating_mul(1_000).min(Ttl::MAX);
-        let answer = inner.locks().acquire(&with_ttl(request, wrong)).await?;
-        Ok(claiming(answer, request.ttl.get()))
-    }
-}
-
-struct RenewNothing;
-
-#[async_trait]
-impl Twist for RenewNothing {
-    async fn renew(&self, _inner: &Inner, ttl: Ttl, holds: &[Hold]) -> Vec<Result<Renewed>> {
-        holds.iter().map(|_| Ok(Renewed::Extended { ttl: ttl.get() })).collect()
-    }
-}
-
-struct RenewHangs;
-
-#[async_trait]
-impl Twist for RenewHangs {
-    async fn renew(&self, _inner: &Inner, _ttl: Ttl, _holds: &[Hold]) -> Vec<Result<Renewed>> {
-        std::future::pending().await
-    }
-}
-
-struct RenewLoses;
-
-#[async_trait]
-impl Twist for RenewLoses {
-    async fn renew(&self, inner: &Inner, ttl: Ttl, holds: &[Hold]) -> Vec<Result<Renewed>> {
-        let limit = Duration::from_millis(50);
-        let answers = tokio::time::timeout(limit, inner.locks().renew(ttl, holds)).await.unwrap_or_default();
-        let mut answers = answers.into_iter();
-        holds.iter().map(|_| Ok(answers.next().and_then(Result::ok).unwrap_or(Renewed::Lost))).collect()
     }
 }
 
@@ -238,32 +135,6 @@ impl Twist for RenewSets {
     }
 }
 
-struct Revives;
-
-#[async_trait]
-impl Twist for Revives {
-    async fn renew(&self, inner: &Inner, ttl: Ttl, holds: &[Hold]) -> Vec<Result<Renewed>> {
-        let mut answers = inner.locks().renew(ttl, holds).await;
-        for (answer, hold) in answers.iter_mut().zip(holds) {
-            if matches!(answer, Ok(Renewed::Lost)) {
-                *answer = retake(inner, ttl, hold).await;
-            }
-        }
-        answers
-    }
-}
-
-struct NeverLost;
-
-#[async_trait]
-impl Twist for NeverLost {
-    async fn renew(&self, inner: &Inner, ttl: Ttl, holds: &[Hold]) -> Vec<Result<Renewed>> {
-        let answers = inner.locks().renew(ttl, holds).await;
-        let lie = |answer: Result<Renewed>| answer.map(|_| Renewed::Extended { ttl: ttl.get() });
-        answers.into_iter().map(lie).collect()
-    }
-}
-
 struct TakesOver;
 
 #[async_trait]
@@ -279,28 +150,6 @@ impl Twist for TakesOver {
             }
         }
         answers
-    }
-}
-
-struct Reversed;
-
-#[async_trait]
-impl Twist for Reversed {
-    async fn renew(&self, inner: &Inner, ttl: Ttl, holds: &[Hold]) -> Vec<Result<Renewed>> {
-        let mut answers = inner.locks().renew(ttl, holds).await;
-        answers.reverse();
-        answers
-    }
-}
-
-struct AllOrNothing;
-
-#[async_trait]
-impl Twist for AllOrNothing {
-    async fn renew(&self, inner: &Inner, ttl: Ttl, holds: &[Hold]) -> Vec<Result<Renewed>> {
-        let answers = inner.locks().renew(ttl, holds).await;
-        let lost = answers.iter().any(|answer| matches!(answer, Ok(Renewed::Lost)));
-        if lost { holds.iter().map(|_| Ok(Renewed::Lost)).collect() } else { answers }
     }
 }
 

@@ -1,176 +1,109 @@
-//! Mutants of what operators see, and of the driver as a whole.
+//! Mutants of the operators' view, and of the driver as a whole.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use tenure_core::driver::{
-    AcquireRequest, Acquisition, ForceReleased, Hold, Inspection, LockCapabilities, Released, Renewed, Ttl, TtlRange,
-    Watch,
+    AcquireRequest, Acquisition, ForceReleased, Hold, Holder, Inspection, LockCapabilities, Released, Renewed, Ttl,
+    TtlRange, Watch,
 };
 use tenure_core::{ErrorKind, FencingToken, LockName, OwnerId, OwnerToken, Result};
 
 use super::leases::made_up;
 use super::maker::{Mutant, mutant};
-use super::twist::{Inner, Twist};
+use super::twist::{Inner, Shared, Twist, flaw};
 
+#[rustfmt::skip]
 pub(super) const MUTANTS: &[Mutant] = &[
-    mutant!(
-        "inspect/sees-nothing",
-        "a held lock looks free",
-        || Arc::new(Looks(|_| Inspection::default())),
-        ["inspect/free-lock-has-no-holder", "inspect/until-free", "reentrant/inspection-tells-the-depth"]
-    ),
-    mutant!(
-        "inspect/no-label",
-        "the label is lost",
-        || Arc::new(Looks(no_label)),
-        ["election/observers-follow-the-terms", "inspect/tells-the-holder", "reentrant/inspection-tells-the-depth"]
-    ),
-    mutant!(
-        "inspect/wrong-unit",
-        "what remains is told in the wrong unit",
-        || Arc::new(Looks(wrong_unit)),
-        ["inspect/tells-the-holder"]
-    ),
-    mutant!(
-        "inspect/no-waiters",
-        "waiters are not counted",
-        || Arc::new(Looks(no_waiters)),
-        ["inspect/counts-the-waiters"]
-    ),
-    mutant!(
-        "inspect/depth-of-one",
-        "the depth is not told",
-        || Arc::new(Looks(depth_of_one)),
-        ["reentrant/inspection-tells-the-depth"]
-    ),
-    mutant!(
-        "inspect/no-owner",
-        "the owner is not told",
-        || Arc::new(Looks(no_owner)),
-        ["reentrant/inspection-tells-the-owner"]
-    ),
-    mutant!(
-        "inspect/somebody-elses",
-        "every hold is told to be an owner's, and always the same one's",
-        || Arc::new(Looks(somebody_elses)),
-        ["reentrant/inspection-tells-the-owner"]
-    ),
-    mutant!(
-        "inspect/stale-holder",
-        "whoever held last is shown",
-        || Arc::new(StaleHolder::default()),
-        [
-            "election/observers-follow-the-terms",
-            "inspect/free-lock-has-no-holder",
-            "inspect/until-free",
-            "reentrant/inspection-tells-the-depth"
-        ]
-    ),
-    mutant!(
-        "inspect/first-term-for-ever",
-        "a hold that follows another at once is told with the fence of that one",
-        || Arc::new(FirstTerm::default()),
-        ["election/observers-follow-the-terms"]
-    ),
-    mutant!(
-        "inspect/outage-looks-free",
-        "a lock that cannot be looked at looks free",
-        || Arc::new(OutageLooksFree),
-        ["election/an-outage-is-not-nobody"]
-    ),
-    mutant!(
-        "inspect/takes-the-lease",
-        "looking ends the lease",
-        || Arc::new(LookingForces),
-        ["inspect/changes-nothing", "reentrant/inspection-tells-the-depth"]
-    ),
-    mutant!(
-        "inspect/never-answers",
-        "looking gets no answer",
-        || Arc::new(LookingHangs),
-        ["inspect/free-lock-has-no-holder"]
-    ),
-    mutant!(
-        "close/does-nothing",
-        "a closed driver goes on",
-        || Arc::new(NotClosed),
-        ["close/driver-refuses-afterwards"]
-    ),
-    mutant!(
-        "close/closes-all",
-        "closing one connection closes every one",
-        || Arc::new(ClosesAll::default()),
-        ["close/leaves-other-clients-alone"]
-    ),
-    mutant!("close/never-ends", "closing does not end", || Arc::new(CloseHangs), ["close/is-bounded"]),
-    mutant!(
-        "caps/wider-ttl",
-        "the driver declares more ttls than its maker",
-        || Arc::new(WiderTtl),
-        ["meta/declared-matches-driver"]
-    ),
-    mutant!(
-        "caps/change",
-        "the capabilities change with use",
-        || Arc::new(Changing::default()),
-        ["meta/capabilities-are-constant"]
-    ),
-    mutant!(
-        "link/dies-for-good",
-        "after one failure every request fails",
-        || Arc::new(Dies::default()),
-        ["server/pause-within-the-ttl-is-survived"]
-    ),
-    mutant!(reduced "refusal/watches-all-the-same", "undeclared wake-ups are given", || Arc::new(Allows), ["refusal/force", "refusal/inspect"]),
-    mutant!(reduced "refusal/inspects-all-the-same", "undeclared introspection is given", || Arc::new(Allows), ["refusal/force", "refusal/inspect"]),
-    mutant!(reduced "refusal/forces-all-the-same", "undeclared revocation is given", || Arc::new(Allows), ["refusal/force", "refusal/inspect", "refusal/watch"]),
-    mutant!(reduced "refusal/declares-wider-ttl", "ttls that are not kept are declared", || Arc::new(WiderTtl), ["refusal/ttl", "ttl/bad-is-refused-unsent"]),
-    mutant!(reduced "refusal/has-entries", "undeclared re-entrancy is there", || Arc::new(super::exits::Appears), ["meta/declared-matches-driver", "refusal/re-entrant"]),
+    mutant!("inspect/sees-nothing", "a held lock looks free",
+        Looks(|_| Inspection::default()),
+        ["inspect/free-lock-has-no-holder", "inspect/until-free", "reentrant/inspection-tells-the-depth"]),
+    mutant!("inspect/no-label", "the label is lost",
+        Shows(|holder| holder.label = None),
+        ["election/observers-follow-the-terms", "inspect/tells-the-holder", "reentrant/inspection-tells-the-depth"]),
+    mutant!("inspect/wrong-unit", "the rest of the lease has the wrong unit",
+        Shows(|holder| holder.remaining = holder.remaining.map(|left| left * 1_000)), ["inspect/tells-the-holder"]),
+    mutant!("inspect/no-waiters", "waiters are not counted",
+        Looks(|seen| seen.with_waiters(0)), ["inspect/counts-the-waiters"]),
+    mutant!("inspect/depth-of-one", "the depth is missing",
+        Shows(|holder| holder.depth = 1), ["reentrant/inspection-tells-the-depth"]),
+    mutant!("inspect/no-owner", "the owner is missing",
+        Shows(|holder| holder.owner = None), ["reentrant/inspection-tells-the-owner"]),
+    mutant!("inspect/somebody-elses", "every hold is reported as an owner's, and always the same one's",
+        Shows(|holder| holder.owner = Some(OwnerId::from_bytes([7; 16]))), ["reentrant/inspection-tells-the-owner"]),
+    mutant!("inspect/stale-holder", "the last holder is shown",
+        flaw!(last: Shared<Option<Inspection>>; inspect(inner, name) => {
+            let seen = inner.locks().inspect(name).await?;
+            let mut last = last.lock();
+            if seen.holder.is_some() || last.is_none() {
+                *last = Some(seen);
+            }
+            Ok(last.clone().unwrap_or_default())
+        }),
+        ["election/observers-follow-the-terms", "inspect/free-lock-has-no-holder", "inspect/until-free",
+         "reentrant/inspection-tells-the-depth"]),
+    mutant!("inspect/first-term-for-ever", "a hold that follows another at once is shown with the fence of that one",
+        flaw!(first: Shared<Option<FencingToken>>; inspect(inner, name) => {
+            let mut seen = inner.locks().inspect(name).await?;
+            let mut first = first.lock();
+            match &mut seen.holder {
+                Some(holder) => holder.fence = first.or(holder.fence),
+                None => *first = None,
+            }
+            *first = seen.holder.as_ref().and_then(|holder| holder.fence);
+            Ok(seen)
+        }), ["election/observers-follow-the-terms"]),
+    mutant!("inspect/outage-looks-free", "a lock that cannot be looked at looks free",
+        flaw!(inspect(inner, name) => {
+            let looked = tokio::time::timeout(ms(500), inner.locks().inspect(name)).await;
+            Ok(looked.unwrap_or_else(|_| Ok(Inspection::default())).unwrap_or_default())
+        }), ["election/an-outage-is-no-vacancy"]),
+    mutant!("inspect/takes-the-lease", "looking ends the lease",
+        flaw!(inspect(inner, name) => {
+            let seen = inner.locks().inspect(name).await;
+            inner.locks().force_release(name, None).await?;
+            seen
+        }), ["inspect/changes-nothing", "reentrant/inspection-tells-the-depth"]),
+    mutant!("inspect/never-answers", "looking gets no answer",
+        flaw!(inspect(_, _) => std::future::pending().await), ["inspect/free-lock-has-no-holder"]),
+    mutant!("close/does-nothing", "a closed driver continues",
+        flaw!(close(_) => ()), ["close/driver-refuses-afterwards"]),
+    mutant!("close/closes-all", "closing one connection closes every one",
+        flaw!(closed: AtomicBool;
+            close(inner) => {
+                closed.store(true, Ordering::SeqCst);
+                inner.locks().close().await;
+            },
+            renew(inner, ttl, holds) => {
+                if closed.load(Ordering::SeqCst) {
+                    return holds.iter().map(|_| Err(made_up(ErrorKind::Closed))).collect();
+                }
+                inner.locks().renew(ttl, holds).await
+            },
+        ), ["close/leaves-other-clients-alone"]),
+    mutant!("close/never-ends", "closing does not end",
+        flaw!(close(_) => std::future::pending().await), ["close/is-bounded"]),
+    mutant!("caps/wider-ttl", "the driver declares more ttls than its maker",
+        WiderTtl, ["meta/declared-matches-driver"]),
+    mutant!("caps/change", "the capabilities change with use",
+        Changing::default(), ["meta/capabilities-are-constant"]),
+    mutant!("link/dies-for-good", "after one failure every request fails",
+        Dies::default(), ["server/pause-within-the-ttl-is-survived"]),
+    mutant!(Reduced "refusal/watches-all-the-same", "undeclared wake-ups are given",
+        Allows, ["refusal/force", "refusal/inspect"]),
+    mutant!(Reduced "refusal/inspects-all-the-same", "undeclared introspection is given",
+        Allows, ["refusal/force", "refusal/inspect"]),
+    mutant!(Reduced "refusal/forces-all-the-same", "undeclared revocation is given",
+        Allows, ["refusal/force", "refusal/inspect", "refusal/watch"]),
+    mutant!(Reduced "refusal/declares-wider-ttl", "ttls that are not kept are declared",
+        WiderTtl, ["refusal/ttl", "ttl/bad-is-refused-unsent"]),
+    mutant!(Reduced "refusal/has-entries", "undeclared re-entrancy is there",
+        super::exits::Appears, ["meta/declared-matches-driver", "refusal/re-entrant"]),
 ];
 
+/// Inspections that are changed on their way.
 struct Looks(fn(Inspection) -> Inspection);
-
-fn no_label(mut seen: Inspection) -> Inspection {
-    if let Some(holder) = &mut seen.holder {
-        holder.label = None;
-    }
-    seen
-}
-
-fn wrong_unit(mut seen: Inspection) -> Inspection {
-    if let Some(holder) = &mut seen.holder {
-        holder.remaining = holder.remaining.map(|left| left * 1_000);
-    }
-    seen
-}
-
-fn no_waiters(seen: Inspection) -> Inspection {
-    seen.with_waiters(0)
-}
-
-fn depth_of_one(mut seen: Inspection) -> Inspection {
-    if let Some(holder) = &mut seen.holder {
-        holder.depth = 1;
-    }
-    seen
-}
-
-fn no_owner(mut seen: Inspection) -> Inspection {
-    if let Some(holder) = &mut seen.holder {
-        holder.owner = None;
-    }
-    seen
-}
-
-fn somebody_elses(mut seen: Inspection) -> Inspection {
-    if let Some(holder) = &mut seen.holder {
-        holder.owner = Some(OwnerId::from_bytes([7; 16]));
-    }
-    seen
-}
 
 #[async_trait]
 impl Twist for Looks {
@@ -179,100 +112,15 @@ impl Twist for Looks {
     }
 }
 
-#[derive(Default)]
-struct StaleHolder(std::sync::Mutex<Option<Inspection>>);
+/// Holders that are changed on their way.
+struct Shows(fn(&mut Holder));
 
 #[async_trait]
-impl Twist for StaleHolder {
-    async fn inspect(&self, inner: &Inner, name: &LockName) -> Result<Inspection> {
-        let seen = inner.locks().inspect(name).await?;
-        let mut last = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if seen.holder.is_some() || last.is_none() {
-            *last = Some(seen);
-        }
-        Ok(last.clone().unwrap_or_default())
-    }
-}
-
-/// The fence of the last hold that was seen before the lock was seen free.
-#[derive(Default)]
-struct FirstTerm(std::sync::Mutex<Option<FencingToken>>);
-
-#[async_trait]
-impl Twist for FirstTerm {
+impl Twist for Shows {
     async fn inspect(&self, inner: &Inner, name: &LockName) -> Result<Inspection> {
         let mut seen = inner.locks().inspect(name).await?;
-        let mut first = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        match &mut seen.holder {
-            Some(holder) => holder.fence = first.or(holder.fence),
-            None => *first = None,
-        }
-        *first = seen.holder.as_ref().and_then(|holder| holder.fence);
+        seen.holder.iter_mut().for_each(self.0);
         Ok(seen)
-    }
-}
-
-struct OutageLooksFree;
-
-#[async_trait]
-impl Twist for OutageLooksFree {
-    async fn inspect(&self, inner: &Inner, name: &LockName) -> Result<Inspection> {
-        let looked = tokio::time::timeout(ms(500), inner.locks().inspect(name)).await;
-        Ok(looked.unwrap_or_else(|_| Ok(Inspection::default())).unwrap_or_default())
-    }
-}
-
-struct LookingForces;
-
-#[async_trait]
-impl Twist for LookingForces {
-    async fn inspect(&self, inner: &Inner, name: &LockName) -> Result<Inspection> {
-        let seen = inner.locks().inspect(name).await;
-        inner.locks().force_release(name, None).await?;
-        seen
-    }
-}
-
-struct LookingHangs;
-
-#[async_trait]
-impl Twist for LookingHangs {
-    async fn inspect(&self, _inner: &Inner, _name: &LockName) -> Result<Inspection> {
-        std::future::pending().await
-    }
-}
-
-struct NotClosed;
-
-#[async_trait]
-impl Twist for NotClosed {
-    async fn close(&self, _inner: &Inner) {}
-}
-
-#[derive(Default)]
-struct ClosesAll(AtomicBool);
-
-#[async_trait]
-impl Twist for ClosesAll {
-    async fn close(&self, inner: &Inner) {
-        self.0.store(true, Ordering::SeqCst);
-        inner.locks().close().await;
-    }
-
-    async fn renew(&self, inner: &Inner, ttl: Ttl, holds: &[Hold]) -> Vec<Result<Renewed>> {
-        if self.0.load(Ordering::SeqCst) {
-            return holds.iter().map(|_| Err(made_up(ErrorKind::Closed))).collect();
-        }
-        inner.locks().renew(ttl, holds).await
-    }
-}
-
-struct CloseHangs;
-
-#[async_trait]
-impl Twist for CloseHangs {
-    async fn close(&self, _inner: &Inner) {
-        std::future::pending().await
     }
 }
 

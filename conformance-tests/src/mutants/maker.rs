@@ -1,4 +1,4 @@
-//! A maker whose drivers have something wrong.
+//! A maker whose drivers have one defect.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,15 +11,15 @@ use super::reduced::ReducedMaker;
 use super::twist::{Twist, twisted};
 use crate::harness::{BoxError, CaseContext, Declared, Harness, HarnessMaker, Missing};
 
-/// A driver with one thing wrong.
+/// A driver with one defect.
 pub struct Mutant {
     /// Its name: `"release/anyones-lock"`.
     pub id: &'static str,
-    /// What is wrong.
+    /// The defect.
     pub wrong: &'static str,
     /// Cases that fail because of it.
     pub killed_by: &'static [&'static str],
-    /// What it is a wrapper over.
+    /// The driver that it wraps.
     pub base: Base,
     pub(super) make: fn() -> Arc<dyn Twist>,
 }
@@ -38,39 +38,37 @@ impl Mutant {
     }
 }
 
-/// Writes a [`Mutant`]: id, what is wrong, how it is made, which cases kill it.
+/// Writes a [`Mutant`]: its base, unless it is [`Base::Full`], id, its defect, how it is made, which cases kill it.
 macro_rules! mutant {
-    ($id:literal, $wrong:literal, $make:expr, [$($case:literal),* $(,)?]) => {
+    ($base:ident $id:literal, $wrong:literal, $make:expr, [$($case:literal),* $(,)?]) => {
         $crate::mutants::maker::Mutant {
             id: $id,
             wrong: $wrong,
             killed_by: &[$($case),*],
-            base: $crate::mutants::Base::Full,
-            make: $make,
+            base: $crate::mutants::Base::$base,
+            make: || std::sync::Arc::new($make),
         }
     };
-    (reduced $id:literal, $wrong:literal, $make:expr, [$($case:literal),* $(,)?]) => {
-        $crate::mutants::maker::Mutant {
-            base: $crate::mutants::Base::Reduced,
-            ..mutant!($id, $wrong, $make, [$($case),*])
-        }
-    };
+    ($($row:tt)*) => { mutant!(Full $($row)*) };
 }
 pub(super) use mutant;
 
-/// What a mutant is a wrapper over.
+/// The driver that a mutant wraps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Base {
-    /// The honest driver as it is.
+    /// The honest driver, unchanged.
     Full,
-    /// The honest driver, declared to be able to do as little as a driver may.
+    /// The honest driver, declared with as few abilities as a driver may have.
     Reduced,
+    /// The honest driver, unchanged, with as few abilities declared as possible.
+    Undeclared,
 }
 
 /// Makes harnesses whose drivers are mutants of another maker's.
 pub struct MutantMaker {
     inner: Arc<dyn HarnessMaker>,
+    declared: Declared,
     mutant: &'static Mutant,
     id: String,
 }
@@ -79,12 +77,14 @@ impl MutantMaker {
     /// The mutant over what `inner` makes; `inner` is honest and declares everything.
     #[must_use]
     pub fn new(inner: Arc<dyn HarnessMaker>, mutant: &'static Mutant) -> Self {
-        let inner = match mutant.base {
-            Base::Full => inner,
-            Base::Reduced => Arc::new(ReducedMaker::new(inner)),
+        let reduced: Arc<dyn HarnessMaker> = Arc::new(ReducedMaker::new(Arc::clone(&inner)));
+        let (inner, declared) = match mutant.base {
+            Base::Full => (Arc::clone(&inner), inner.declared()),
+            Base::Reduced => (Arc::clone(&reduced), reduced.declared()),
+            Base::Undeclared => (inner, reduced.declared()),
         };
         let id = format!("{}+{}", inner.id(), mutant.id);
-        Self { inner, mutant, id }
+        Self { inner, declared, mutant, id }
     }
 }
 
@@ -95,7 +95,7 @@ impl HarnessMaker for MutantMaker {
     }
 
     fn declared(&self) -> Declared {
-        self.inner.declared()
+        self.declared.clone()
     }
 
     fn configured(&self) -> Result<(), Missing> {

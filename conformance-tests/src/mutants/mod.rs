@@ -1,8 +1,8 @@
-//! Deliberately broken drivers: what the suite must catch.
+//! Deliberately broken drivers, which the suite must catch.
 //!
-//! Each mutant is a wrapper with one thing wrong over any honest driver, so that it runs wherever that one runs. A
-//! mutant names the cases that kill it; the test `suite_catches_mutants` proves that they do, and that every case
-//! kills at least one.
+//! Each mutant is a wrapper with one defect over any honest driver, so that it runs wherever that one runs. A mutant
+//! names the cases that kill it; the test `suite_catches_mutants` proves that they do, and that every case kills at
+//! least one.
 
 mod abandons;
 mod census;
@@ -10,9 +10,7 @@ mod crowds;
 mod delay;
 mod delay_bend;
 mod delay_bent;
-mod delay_empty;
 mod delay_more;
-mod delay_quirk;
 mod delay_rules;
 mod entries;
 mod exits;
@@ -36,7 +34,7 @@ pub use maker::{Base, Mutant, MutantMaker};
 pub use reduced::{Abilities, Listing, ReducedMaker, Reentry};
 use tenure_core::driver::Backend;
 
-/// Every mutant there is.
+/// All mutants.
 pub fn all() -> impl Iterator<Item = &'static Mutant> {
     let themes: &'static [&'static [Mutant]] = &[
         abandons::MUTANTS,

@@ -1,59 +1,39 @@
-//! Mutants of names, and of whether connections meet.
-
-use std::sync::Arc;
+//! Mutants of names, and of connections to one store.
 
 use async_trait::async_trait;
 use tenure_core::driver::{AcquireRequest, Acquisition, ForceReleased, Hold, Released, Renewed, Ttl, Watch};
 use tenure_core::{FencingToken, LockName, OwnerToken, Result};
 
 use super::maker::{Mutant, mutant};
-use super::twist::{Inner, Twist};
+use super::twist::{Inner, Twist, flaw};
 
+#[rustfmt::skip]
 pub(super) const MUTANTS: &[Mutant] = &[
-    mutant!(
-        "name/case-folded",
-        "names are compared without their case",
-        || Arc::new(Names(fold)),
-        ["name/case-and-prefixes-are-apart"]
-    ),
-    mutant!(
-        "name/truncated",
-        "names are cut at 64 bytes",
-        || Arc::new(Names(|n| n[..n.len().min(64)].to_vec())),
-        ["name/longest-is-a-name"]
-    ),
-    mutant!("name/c-string", "names end at a NUL", || Arc::new(Names(c_string)), ["name/case-and-prefixes-are-apart"]),
-    mutant!(
-        "name/lossy-text",
-        "names are turned into text and lose bytes",
-        || Arc::new(Names(lossy)),
-        ["name/case-and-prefixes-are-apart"]
-    ),
-    mutant!(
-        "name/trimmed",
-        "white space at the end of a name is lost",
-        || Arc::new(Names(trimmed)),
-        ["name/case-and-prefixes-are-apart"]
-    ),
-    mutant!(
-        "name/hash-tagged",
-        "only what stands between braces counts",
-        || Arc::new(Names(tagged)),
-        ["name/odd-names-are-apart"]
-    ),
-    mutant!("name/decoded", "names are percent-decoded", || Arc::new(Names(decoded)), ["name/odd-names-are-apart"]),
-    mutant!(
-        "name/one-for-all",
-        "all names are one lock",
-        || Arc::new(Names(|_| b"one".to_vec())),
-        ["all/dropped-frees-each", "all/sorted-and-once-each", "lock/names-are-independent"]
-    ),
-    mutant!(
-        "client/apart",
-        "every connection has a store of its own",
-        || Arc::new(Apart),
-        ["fence/grows-after-force", "lock/no-renewal-after-release"]
-    ),
+    mutant!("name/case-folded", "names are compared without their case",
+        Names(fold), ["name/case-and-prefixes-are-apart"]),
+    mutant!("name/truncated", "names are cut at 64 bytes",
+        Names(|n| n[..n.len().min(64)].to_vec()), ["name/longest-is-a-name"]),
+    mutant!("name/c-string", "names end at a NUL",
+        Names(c_string), ["name/case-and-prefixes-are-apart"]),
+    mutant!("name/lossy-text", "names are turned into text and lose bytes",
+        Names(lossy), ["name/case-and-prefixes-are-apart"]),
+    mutant!("name/trimmed", "white space at the end of a name is lost",
+        Names(trimmed), ["name/case-and-prefixes-are-apart"]),
+    mutant!("name/hash-tagged", "only the bytes between braces count",
+        Names(tagged), ["name/odd-names-are-apart"]),
+    mutant!("name/decoded", "names are percent-decoded",
+        Names(decoded), ["name/odd-names-are-apart"]),
+    mutant!("name/one-for-all", "all names are one lock",
+        Names(|_| b"one".to_vec()),
+        ["all/dropped-frees-each", "all/sorted-and-once-each", "lock/names-are-independent"]),
+    mutant!("client/apart", "every connection has a store of its own",
+        flaw!(
+            acquire(inner, request) => {
+                inner.locks().acquire(&request.clone().with_name(own(inner, &request.name))).await
+            },
+            release(inner, hold) => inner.locks().release(&Hold::new(own(inner, &hold.name), hold.token)).await,
+            abandon(inner, hold) => inner.locks().abandon(&Hold::new(own(inner, &hold.name), hold.token)).await,
+        ), ["fence/grows-after-force", "lock/no-renewal-after-release"]),
 ];
 
 /// Names as a careless driver stores them.
@@ -128,23 +108,6 @@ impl Twist for Names {
         expected: Option<FencingToken>,
     ) -> Result<ForceReleased> {
         inner.locks().force_release(&self.name(name), expected).await
-    }
-}
-
-struct Apart;
-
-#[async_trait]
-impl Twist for Apart {
-    async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {
-        inner.locks().acquire(&request.clone().with_name(own(inner, &request.name))).await
-    }
-
-    async fn release(&self, inner: &Inner, hold: &Hold) -> Result<Released> {
-        inner.locks().release(&Hold::new(own(inner, &hold.name), hold.token)).await
-    }
-
-    async fn abandon(&self, inner: &Inner, hold: &Hold) -> Result<()> {
-        inner.locks().abandon(&Hold::new(own(inner, &hold.name), hold.token)).await
     }
 }
 

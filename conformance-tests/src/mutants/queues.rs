@@ -1,7 +1,7 @@
 //! Mutants of waiting: queues, wake-ups, caps.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -11,106 +11,98 @@ use tenure_core::driver::{
 use tenure_core::{Error, ErrorKind, LockName, OwnerToken, Result};
 
 use super::maker::{Mutant, mutant};
-use super::twist::{Inner, Twist};
+use super::twist::{Inner, Shared, Twist, flaw, restless, silent};
 
+#[rustfmt::skip]
 pub(super) const MUTANTS: &[Mutant] = &[
-    mutant!(
-        "queue/ignored",
-        "nobody queues: whoever asks first has the lock",
-        || Arc::new(Ignored::new(Wakes::All)),
-        ["fifo/asking-again-keeps-the-place", "fifo/nobody-barges"]
-    ),
-    mutant!(
-        "queue/lifo",
-        "the last who came is woken first",
-        || Arc::new(Ignored::new(Wakes::Last)),
-        ["fifo/asking-again-keeps-the-place", "fifo/sixteen-in-order"]
-    ),
-    mutant!(
-        "queue/try-joins",
-        "an attempt that does not wait leaves a waiter",
-        || Arc::new(TryJoins),
-        ["wait/try-leaves-no-waiter"]
-    ),
-    mutant!(
-        "queue/dead-stay",
-        "a waiter that died keeps its place",
-        || Arc::new(Presence(100.0)),
-        ["fifo/dead-waiter-lapses"]
-    ),
-    mutant!(
-        "queue/ghost",
-        "a waiter that is granted the lock leaves a place behind in the queue",
-        || Arc::new(Ghost::default()),
-        ["fifo/vanished-client-leaves-no-ghost", "force/frees-what-a-vanished-client-left"]
-    ),
-    mutant!(
-        "queue/lapses-early",
-        "a waiter lapses before its presence has passed",
-        || Arc::new(Presence(0.1)),
-        ["fifo/long-wait-keeps-the-place"]
-    ),
-    mutant!("queue/no-cap", "a full queue takes everybody", || Arc::new(NoCap), ["fifo/full-queue-refuses"]),
-    mutant!(
-        "queue/asking-again-moves-back",
-        "a waiter that asks again goes to the end",
-        || Arc::new(MovesBack::default()),
-        ["all/opposite-orders-do-not-deadlock", "lock/contended-counter-loses-nothing"]
-    ),
-    mutant!(
-        "queue/own-client-first",
-        "whoever waits in the client that releases goes before all others",
-        || Arc::new(OwnFirst::default()),
-        ["relay/others-get-their-turn"]
-    ),
-    mutant!("queue/position-off-by-one", "waiters count themselves", || Arc::new(OffByOne), ["fifo/position-is-told"]),
-    mutant!(
-        "wake/never",
-        "nobody is woken",
-        || Arc::new(NeverWakes),
-        ["fifo/timed-out-waiter-leaves", "lock/contended-counter-loses-nothing", "wait/woken-by-the-release"]
-    ),
-    mutant!(
-        "wake/everybody",
-        "a release wakes all who wait",
-        || Arc::new(WakesAll::default()),
-        ["fifo/one-is-woken-per-release", "force/wakes-the-first-waiter"]
-    ),
-    mutant!(
-        "wake/all-the-time",
-        "waiters are woken every 20 ms",
-        || Arc::new(WakesOften),
-        ["wait/idle-waiting-does-not-poll", "window/grant-learned-late-counts-from-its-request"]
-    ),
-    mutant!(
-        "wake/no-recheck",
-        "waiters are not told when the lease ends, and nobody is woken",
-        || Arc::new(NoRecheck),
-        ["lock/expired-holder-cannot-release", "lock/stale-guard-of-the-same-handle"]
-    ),
-    mutant!(
-        "link/cut-for-good",
-        "connections that were cut are not opened again",
-        || Arc::new(CutForGood::default()),
-        ["server/cut-connections-are-replaced"]
-    ),
+    mutant!("queue/ignored", "there is no queue: the first client to ask has the lock",
+        Ignored::new(Wakes::All), ["fifo/asking-again-keeps-the-place", "fifo/nobody-barges"]),
+    mutant!("queue/lifo", "the last waiter is woken first",
+        Ignored::new(Wakes::Last), ["fifo/asking-again-keeps-the-place", "fifo/sixteen-in-order"]),
+    mutant!("queue/try-joins", "an attempt that does not wait leaves a waiter",
+        flaw!(acquire(inner, request) => {
+            let queue = match request.queue {
+                Queueing::None => Queueing::Join { presence: Duration::from_secs(20), accepts: Handing::Asked },
+                join => join,
+            };
+            inner.locks().acquire(&request.clone().with_queue(queue)).await
+        }), ["wait/try-leaves-no-waiter"]),
+    mutant!("queue/dead-stay", "a waiter that died keeps its place",
+        Presence(100.0), ["fifo/dead-waiter-lapses"]),
+    mutant!("queue/ghost", "a waiter that is granted the lock leaves a place behind in the queue",
+        Ghost::default(), ["fifo/vanished-client-leaves-no-ghost", "force/frees-what-a-vanished-client-left"]),
+    mutant!("queue/lapses-early", "a waiter lapses before its presence has passed",
+        Presence(0.1), ["fifo/long-wait-keeps-the-place"]),
+    mutant!("queue/no-cap", "a full queue takes every waiter",
+        flaw!(acquire(inner, request) => {
+            match inner.locks().acquire(request).await {
+                Err(error) if error.kind() == ErrorKind::LimitReached => {
+                    Ok(Acquisition::Busy(Busy::default().with_position(Some(1_000))))
+                }
+                answer => answer,
+            }
+        }), ["fifo/full-queue-refuses"]),
+    mutant!("queue/asking-again-moves-back", "a waiter that asks again goes to the end",
+        MovesBack::default(), ["all/opposite-orders-do-not-deadlock", "lock/contended-counter-loses-nothing"]),
+    mutant!("queue/own-client-first", "waiters of the client that releases go before all others",
+        Ignored::new(Wakes::OwnFirst), ["relay/others-get-their-turn"]),
+    mutant!("queue/position-off-by-one", "waiters count themselves",
+        flaw!(acquire(inner, request) => {
+            Ok(match inner.locks().acquire(request).await? {
+                Acquisition::Busy(busy) => Acquisition::Busy(busy.with_position(busy.position.map(|at| at + 1))),
+                granted => granted,
+            })
+        }), ["fifo/position-is-told"]),
+    mutant!("wake/never", "no waiter is woken",
+        flaw!(watch(inner, name, token) => inner.locks().watch(name, token).await.map(silent)),
+        ["fifo/timed-out-waiter-leaves", "lock/contended-counter-loses-nothing", "wait/woken-by-the-release"]),
+    mutant!("wake/everybody", "a release wakes all waiters",
+        flaw!(waiting: Shared<Vec<(LockName, WakeHandle)>>;
+            watch(inner, name, token) => {
+                let real = inner.locks().watch(name, token).await?;
+                let (handle, watch) = Watch::channel();
+                waiting.lock().push((name.clone(), handle));
+                Ok(watch.on_drop(move || drop(real)))
+            },
+            release(inner, hold) => {
+                let released = inner.locks().release(hold).await?;
+                let waiting = waiting.lock();
+                waiting.iter().filter(|(name, _)| *name == hold.name).for_each(|(_, handle)| handle.wake());
+                Ok(released)
+            },
+        ), ["fifo/one-is-woken-per-release", "force/wakes-the-first-waiter"]),
+    mutant!("wake/all-the-time", "waiters are woken every 20 ms",
+        flaw!(watch(inner, name, token) => inner.locks().watch(name, token).await.map(restless)),
+        ["wait/idle-waiting-does-not-poll", "window/grant-learned-late-counts-from-its-request"]),
+    mutant!("wake/no-recheck", "waiters do not learn when the lease ends, and none is woken",
+        flaw!(acquire(inner, request) => {
+            Ok(match inner.locks().acquire(request).await? {
+                Acquisition::Busy(busy) => Acquisition::Busy(busy.with_recheck_after(None)),
+                granted => granted,
+            })
+        }, watch(inner, name, token) => inner.locks().watch(name, token).await.map(silent)),
+        ["lock/expired-holder-cannot-release", "lock/stale-guard-of-the-same-handle"]),
+    mutant!("link/cut-for-good", "connections that were cut are not opened again",
+        CutForGood::default(), ["server/cut-connections-are-replaced"]),
 ];
 
 #[derive(Clone, Copy)]
 enum Wakes {
     All,
     Last,
+    /// Those of the client that releases; the others a second later.
+    OwnFirst,
 }
 
 /// Waiters leave no trace at the driver below; they are woken from here.
 struct Ignored {
     wakes: Wakes,
-    waiting: Mutex<Vec<(LockName, WakeHandle)>>,
+    waiting: Shared<Vec<(LockName, usize, WakeHandle)>>,
 }
 
 impl Ignored {
     fn new(wakes: Wakes) -> Self {
-        Self { wakes, waiting: Mutex::default() }
+        Self { wakes, waiting: Shared::default() }
     }
 }
 
@@ -120,48 +112,22 @@ impl Twist for Ignored {
         inner.locks().acquire(&request.clone().with_queue(Queueing::None)).await
     }
 
-    async fn watch(&self, _inner: &Inner, name: &LockName, _token: &OwnerToken) -> Result<Watch> {
-        let (handle, watch) = Watch::channel();
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push((name.clone(), handle));
-        Ok(watch)
-    }
-
-    async fn release(&self, inner: &Inner, hold: &Hold) -> Result<Released> {
-        let released = inner.locks().release(hold).await?;
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        match self.wakes {
-            Wakes::All => waiting.iter().filter(|(name, _)| *name == hold.name).for_each(|(_, handle)| handle.wake()),
-            Wakes::Last => {
-                if let Some(at) = waiting.iter().rposition(|(name, _)| *name == hold.name) {
-                    waiting.remove(at).1.wake();
-                }
-            }
-        }
-        Ok(released)
-    }
-}
-
-/// Waiters leave no trace at the driver below; a release wakes those of its own client, and the others much later.
-#[derive(Default)]
-struct OwnFirst(Mutex<Vec<(LockName, usize, WakeHandle)>>);
-
-#[async_trait]
-impl Twist for OwnFirst {
-    async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {
-        inner.locks().acquire(&request.clone().with_queue(Queueing::None)).await
-    }
-
     async fn watch(&self, inner: &Inner, name: &LockName, _token: &OwnerToken) -> Result<Watch> {
         let (handle, watch) = Watch::channel();
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((name.clone(), inner.client(), handle));
+        self.waiting.lock().push((name.clone(), inner.client(), handle));
         Ok(watch)
     }
 
     async fn release(&self, inner: &Inner, hold: &Hold) -> Result<Released> {
         let released = inner.locks().release(hold).await?;
-        let waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.waiting.lock();
+        if let Wakes::Last = self.wakes {
+            let last = waiting.iter().rposition(|(name, ..)| *name == hold.name);
+            last.into_iter().for_each(|at| waiting.remove(at).2.wake());
+            return Ok(released);
+        }
         for (_, client, handle) in waiting.iter().filter(|(name, ..)| *name == hold.name) {
-            if *client == inner.client() {
+            if matches!(self.wakes, Wakes::All) || *client == inner.client() {
                 handle.wake();
             } else {
                 let handle = handle.clone();
@@ -175,7 +141,7 @@ impl Twist for OwnFirst {
     }
 }
 
-/// A cut is known by waiters that are woken though nobody released anything.
+/// A cut is known by waiters that are woken without a release.
 #[derive(Default)]
 struct CutForGood {
     released: AtomicBool,
@@ -229,22 +195,9 @@ impl Twist for CutForGood {
     }
 }
 
-struct TryJoins;
-
-#[async_trait]
-impl Twist for TryJoins {
-    async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {
-        let queue = match request.queue {
-            Queueing::None => Queueing::Join { presence: Duration::from_secs(20), accepts: Handing::Asked },
-            join => join,
-        };
-        inner.locks().acquire(&request.clone().with_queue(queue)).await
-    }
-}
-
 #[derive(Default)]
 struct Ghost {
-    waited: Mutex<Vec<OwnerToken>>,
+    waited: Shared<Vec<OwnerToken>>,
 }
 
 #[async_trait]
@@ -252,7 +205,7 @@ impl Twist for Ghost {
     async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {
         let answer = inner.locks().acquire(request).await?;
         let waited = {
-            let mut waited = self.waited.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut waited = self.waited.lock();
             match answer {
                 Acquisition::Busy(_) => {
                     waited.push(request.token);
@@ -282,29 +235,15 @@ impl Twist for Presence {
     }
 }
 
-struct NoCap;
-
-#[async_trait]
-impl Twist for NoCap {
-    async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {
-        match inner.locks().acquire(request).await {
-            Err(error) if error.kind() == ErrorKind::LimitReached => {
-                Ok(Acquisition::Busy(Busy::default().with_position(Some(1_000))))
-            }
-            answer => answer,
-        }
-    }
-}
-
 /// A waiter that asks again is abandoned below, and comes back under another token.
 #[derive(Default)]
-struct MovesBack(Mutex<Vec<(OwnerToken, OwnerToken)>>);
+struct MovesBack(Shared<Vec<(OwnerToken, OwnerToken)>>);
 
 #[async_trait]
 impl Twist for MovesBack {
     async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {
         let alias = |fresh: Option<OwnerToken>| {
-            let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut all = self.0.lock();
             let known = all.iter().rposition(|(token, _)| *token == request.token).map(|at| all[at].1);
             if let Some(fresh) = fresh {
                 all.push((request.token, fresh));
@@ -322,89 +261,5 @@ impl Twist for MovesBack {
             }
             answer => Ok(answer),
         }
-    }
-}
-
-struct OffByOne;
-
-#[async_trait]
-impl Twist for OffByOne {
-    async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {
-        Ok(match inner.locks().acquire(request).await? {
-            Acquisition::Busy(busy) => Acquisition::Busy(busy.with_position(busy.position.map(|at| at + 1))),
-            granted => granted,
-        })
-    }
-}
-
-/// A watch that keeps the real one and never fires.
-async fn silenced(inner: &Inner, name: &LockName, token: &OwnerToken) -> Result<Watch> {
-    let real = inner.locks().watch(name, token).await?;
-    let (_never, watch) = Watch::channel();
-    Ok(watch.on_drop(move || drop(real)))
-}
-
-struct NeverWakes;
-
-#[async_trait]
-impl Twist for NeverWakes {
-    async fn watch(&self, inner: &Inner, name: &LockName, token: &OwnerToken) -> Result<Watch> {
-        silenced(inner, name, token).await
-    }
-}
-
-#[derive(Default)]
-struct WakesAll(Mutex<Vec<(LockName, WakeHandle)>>);
-
-#[async_trait]
-impl Twist for WakesAll {
-    async fn watch(&self, inner: &Inner, name: &LockName, token: &OwnerToken) -> Result<Watch> {
-        let real = inner.locks().watch(name, token).await?;
-        let (handle, watch) = Watch::channel();
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((name.clone(), handle));
-        Ok(watch.on_drop(move || drop(real)))
-    }
-
-    async fn release(&self, inner: &Inner, hold: &Hold) -> Result<Released> {
-        let released = inner.locks().release(hold).await?;
-        let waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.iter().filter(|(name, _)| *name == hold.name).for_each(|(_, handle)| handle.wake());
-        Ok(released)
-    }
-}
-
-struct WakesOften;
-
-#[async_trait]
-impl Twist for WakesOften {
-    async fn watch(&self, inner: &Inner, name: &LockName, token: &OwnerToken) -> Result<Watch> {
-        let real = inner.locks().watch(name, token).await?;
-        let (handle, watch) = Watch::channel();
-        let task = tokio::spawn(async move {
-            loop {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-                handle.wake();
-            }
-        });
-        Ok(watch.on_drop(move || {
-            task.abort();
-            drop(real);
-        }))
-    }
-}
-
-struct NoRecheck;
-
-#[async_trait]
-impl Twist for NoRecheck {
-    async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {
-        Ok(match inner.locks().acquire(request).await? {
-            Acquisition::Busy(busy) => Acquisition::Busy(busy.with_recheck_after(None)),
-            granted => granted,
-        })
-    }
-
-    async fn watch(&self, inner: &Inner, name: &LockName, token: &OwnerToken) -> Result<Watch> {
-        silenced(inner, name, token).await
     }
 }

@@ -1,7 +1,5 @@
 //! Mutants of the fences that a grant reserves.
 
-use std::sync::Arc;
-
 use async_trait::async_trait;
 use tenure_core::driver::{AcquireRequest, Acquisition, Begun, Watch};
 use tenure_core::{LockName, OwnerToken, Result};
@@ -10,31 +8,17 @@ use super::maker::{Mutant, mutant};
 use super::turns::told;
 use super::twist::{Inner, Twist};
 
+#[rustfmt::skip]
 pub(super) const MUTANTS: &[Mutant] = &[
-    mutant!(
-        "range/told-but-not-reserved",
+    mutant!("range/told-but-not-reserved",
         "a grant says that it carries all the fences that were asked for, and reserves one",
-        || Arc::new(Wrong::NotReserved),
-        ["relay/reserved-fences-are-nobody-elses", "relay/fences-grow"]
-    ),
-    mutant!(
-        "range/none",
-        "a grant carries one fence, however many were asked for",
-        || Arc::new(Wrong::None),
-        ["relay/reserved-fences-are-nobody-elses", "relay/costs-no-request"]
-    ),
-    mutant!(
-        "range/told-again-as-new",
-        "who asks again is told of more fences than were reserved",
-        || Arc::new(Wrong::MoreAgain),
-        ["relay/reserved-fences-are-nobody-elses"]
-    ),
-    mutant!(
-        "range/turn-tells-more",
-        "a lease that is handed over tells of more fences than were reserved",
-        || Arc::new(Wrong::TurnTellsMore),
-        ["relay/turn-reserves-them-too"]
-    ),
+        Wrong::NotReserved, ["relay/reserved-fences-are-nobody-elses", "relay/fences-grow"]),
+    mutant!("range/none", "a grant carries one fence, however many were asked for",
+        Wrong::None, ["relay/reserved-fences-are-nobody-elses", "relay/costs-no-request"]),
+    mutant!("range/told-again-as-new", "a repeated request returns more fences than were reserved",
+        Wrong::MoreAgain, ["relay/reserved-fences-are-nobody-elses"]),
+    mutant!("range/turn-tells-more", "a lease that is handed over returns more fences than were reserved",
+        Wrong::TurnTellsMore, ["relay/turn-reserves-them-too"]),
 ];
 
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! An honest driver that can do less than it could: what refusal cases run against, and what no backend of ours declares.
+//! An honest driver with fewer abilities: refusal cases run against it, and none of our backends declares so little.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,24 +17,24 @@ use super::harness::twisted_harness;
 use super::twist::{Inner, Twist};
 use crate::harness::{BoxError, CaseContext, Declared, Harness, HarnessMaker, Missing, Processes};
 
-/// What is left of a driver's abilities. What is not left is not declared, and is refused.
+/// The remaining abilities of a driver. The others are not declared, and are refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Abilities {
     /// How it waits; no better than the driver does.
     pub waiting: Waiting,
-    /// How many fences a grant carries at most.
+    /// The largest number of fences of a grant.
     pub max_fences: u32,
     /// The shortest ttl, and the step between two.
     pub step: Duration,
-    /// What it tells of a lock.
+    /// The information that it gives about a lock.
     pub introspection: Introspection,
     /// Whether it takes locks from their holders.
     pub revocation: Revocation,
-    /// Whether it lists the locks that are held.
+    /// Whether it lists held locks.
     pub listing: Listing,
     /// Whether it has re-entrant locks.
     pub reentry: Reentry,
-    /// What parked messages can expect of its queues; `None` for no queues.
+    /// The promise of its queues for parked messages; `None` for no queues.
     pub parking: Option<Parking>,
 }
 
@@ -57,7 +57,7 @@ pub enum Listing {
 }
 
 impl Abilities {
-    /// As little as a driver may.
+    /// As little as a driver may have.
     pub const LEAST: Self = Self {
         waiting: Waiting::Poll,
         max_fences: 1,
@@ -83,7 +83,7 @@ impl Abilities {
             })
     }
 
-    /// What is asked of the driver below.
+    /// The request to the driver below.
     fn asked(self, request: &AcquireRequest) -> AcquireRequest {
         let queue = if self.waiting == Waiting::Poll { Queueing::None } else { request.queue };
         request.clone().with_queue(queue).with_fences(request.fences.min(self.max_fences))
@@ -92,16 +92,16 @@ impl Abilities {
     fn told(self, answer: Acquisition) -> Acquisition {
         match answer {
             Acquisition::Busy(_) if self.waiting == Waiting::Poll => Acquisition::Busy(Busy::default()),
-            // Who is served next is not told where it is not known.
+            // The position in line is left out where it is not known.
             Acquisition::Busy(busy) if self.waiting == Waiting::Notified => Acquisition::Busy(busy.with_position(None)),
             answer => answer,
         }
     }
 }
 
-/// Takes optional abilities from another maker's drivers, honestly.
+/// Removes optional abilities from another maker's drivers, honestly.
 ///
-/// The suite must be green over it; that shows that the cases accept whoever refuses what it does not declare.
+/// The suite must be green over it; that shows that the cases accept a driver that refuses undeclared abilities.
 pub struct ReducedMaker {
     inner: Arc<dyn HarnessMaker>,
     id: String,
@@ -109,14 +109,14 @@ pub struct ReducedMaker {
 }
 
 impl ReducedMaker {
-    /// What `inner` makes, able to do [as little as a driver may](Abilities::LEAST).
+    /// The drivers of `inner`, with [as few abilities as a driver may have](Abilities::LEAST).
     #[must_use]
     pub fn new(inner: Arc<dyn HarnessMaker>) -> Self {
         let id = format!("{}-reduced", inner.id());
         Self { inner, id, abilities: Abilities::LEAST }
     }
 
-    /// What `inner` makes, with these abilities.
+    /// The drivers of `inner`, with these abilities.
     #[must_use]
     pub fn with(inner: Arc<dyn HarnessMaker>, abilities: Abilities) -> Self {
         Self { id: format!("{} with {abilities:?}", inner.id()), inner, abilities }
@@ -199,14 +199,14 @@ impl Twist for Abilities {
 
     async fn watch(&self, inner: &Inner, name: &LockName, token: &OwnerToken) -> Result<Watch> {
         match self.waiting {
-            Waiting::Poll => unsupported("this driver wakes nobody"),
+            Waiting::Poll => unsupported("this backend has no notifications; waiters poll"),
             _ => inner.locks().watch(name, token).await,
         }
     }
 
     async fn inspect(&self, inner: &Inner, name: &LockName) -> Result<Inspection> {
         match self.introspection {
-            Introspection::None => unsupported("this driver cannot look at locks"),
+            Introspection::None => unsupported("this driver does not support `inspect`"),
             _ => inner.locks().inspect(name).await,
         }
     }
@@ -219,7 +219,7 @@ impl Twist for Abilities {
     ) -> Result<ForceReleased> {
         match self.revocation {
             Revocation::Forced => inner.locks().force_release(name, expected).await,
-            _ => unsupported("this driver cannot force locks"),
+            _ => unsupported("this driver does not support `force_release`"),
         }
     }
 }

@@ -1,20 +1,21 @@
-//! A driver with one thing wrong, over any other.
+//! A driver with one defect, over any other.
 
 use std::fmt::Debug;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use tenure_core::driver::{
     AcquireRequest, Acquisition, Backend, Census, CensusCapabilities, CensusPlace, DelayQueue, DistributedLock, Exited,
-    ForceReleased, HeldPage, Hold, Inspection, LockCapabilities, ReentrantCapabilities, ReentrantEntry, ReentrantHold,
-    ReentrantLock, Released, Renewed, Ttl, Watch,
+    ForceReleased, Grant, HeldPage, Hold, Inspection, LockCapabilities, ReentrantCapabilities, ReentrantEntry,
+    ReentrantHold, ReentrantLock, Released, Renewed, Ttl, Watch,
 };
 use tenure_core::{Error, ErrorKind, FencingToken, LockName, OwnerId, OwnerToken, Result};
 
 use crate::harness::Fault;
 
-/// What is wrong. Whatever is not overridden goes straight to the driver below. One twist serves all clients of a
+/// A defect. Methods that are not overridden call the driver below directly. One twist serves all clients of a
 /// case, as a server would.
 #[async_trait]
 pub(super) trait Twist: Send + Sync + 'static {
@@ -66,7 +67,7 @@ pub(super) trait Twist: Send + Sync + 'static {
     /// The server suffers this now.
     fn injected(&self, _fault: &Fault) {}
 
-    /// What is wrong with the delay queues.
+    /// The delay queues, with their defect.
     fn queue(&self, honest: Option<Arc<dyn DelayQueue>>) -> Option<Arc<dyn DelayQueue>> {
         honest
     }
@@ -96,6 +97,155 @@ pub(super) trait Twist: Send + Sync + 'static {
 
     async fn abandon_entry(&self, inner: &Inner, hold: &ReentrantEntry) -> Result<()> {
         inner.reentrant()?.abandon(hold).await
+    }
+}
+
+/// A twist whose methods stand in the table: `flaw!(release(inner, hold) => …, abandon(_, _) => Ok(()))`. What the
+/// clients of a case share is named before them: `flaw!(seen: Shared<HashSet<OwnerToken>>; release(inner, hold) => …)`.
+#[rustfmt::skip]
+macro_rules! flaw {
+    ($($method:ident($($arg:tt),*) => $body:expr),+ $(,)?) => {
+        flaw!(@ [_none: ()] {} $($method($($arg),*) => $body,)+)
+    };
+    ($shared:ident: $type:ty; $($method:ident($($arg:tt),*) => $body:expr),+ $(,)?) => {
+        flaw!(@ [$shared: $type] {} $($method($($arg),*) => $body,)+)
+    };
+    (@ [$s:ident: $type:ty] {$($m:tt)*} acquire($i:tt, $r:tt) => $e:expr, $($more:tt)*) => {
+        flaw!(@ [$s: $type] {
+            $($m)*
+            async fn acquire(&self, $i: &Inner, $r: &AcquireRequest) -> Result<Acquisition> { let $s = &self.0; $e }
+        } $($more)*)
+    };
+    (@ [$s:ident: $type:ty] {$($m:tt)*} renew($i:tt, $t:tt, $h:tt) => $e:expr, $($more:tt)*) => {
+        flaw!(@ [$s: $type] {
+            $($m)*
+            async fn renew(&self, $i: &Inner, $t: Ttl, $h: &[Hold]) -> Vec<Result<Renewed>> { let $s = &self.0; $e }
+        } $($more)*)
+    };
+    (@ [$s:ident: $type:ty] {$($m:tt)*} release($i:tt, $h:tt) => $e:expr, $($more:tt)*) => {
+        flaw!(@ [$s: $type] {
+            $($m)*
+            async fn release(&self, $i: &Inner, $h: &Hold) -> Result<Released> { let $s = &self.0; $e }
+        } $($more)*)
+    };
+    (@ [$s:ident: $type:ty] {$($m:tt)*} abandon($i:tt, $h:tt) => $e:expr, $($more:tt)*) => {
+        flaw!(@ [$s: $type] {
+            $($m)*
+            async fn abandon(&self, $i: &Inner, $h: &Hold) -> Result<()> { let $s = &self.0; $e }
+        } $($more)*)
+    };
+    (@ [$s:ident: $type:ty] {$($m:tt)*} watch($i:tt, $n:tt, $t:tt) => $e:expr, $($more:tt)*) => {
+        flaw!(@ [$s: $type] {
+            $($m)*
+            async fn watch(&self, $i: &Inner, $n: &LockName, $t: &OwnerToken) -> Result<Watch> { let $s = &self.0; $e }
+        } $($more)*)
+    };
+    (@ [$s:ident: $type:ty] {$($m:tt)*} inspect($i:tt, $n:tt) => $e:expr, $($more:tt)*) => {
+        flaw!(@ [$s: $type] {
+            $($m)*
+            async fn inspect(&self, $i: &Inner, $n: &LockName) -> Result<Inspection> { let $s = &self.0; $e }
+        } $($more)*)
+    };
+    (@ [$s:ident: $type:ty] {$($m:tt)*} force_release($i:tt, $n:tt, $f:tt) => $e:expr, $($more:tt)*) => {
+        flaw!(@ [$s: $type] {
+            $($m)*
+            async fn force_release(
+                &self, $i: &Inner, $n: &LockName, $f: Option<FencingToken>,
+            ) -> Result<ForceReleased> {
+                let $s = &self.0;
+                $e
+            }
+        } $($more)*)
+    };
+    (@ [$s:ident: $type:ty] {$($m:tt)*} close($i:tt) => $e:expr, $($more:tt)*) => {
+        flaw!(@ [$s: $type] {$($m)* async fn close(&self, $i: &Inner) { let $s = &self.0; $e }} $($more)*)
+    };
+    (@ [$s:ident: $type:ty] {$($m:tt)*} enter($i:tt, $o:tt, $r:tt) => $e:expr, $($more:tt)*) => {
+        flaw!(@ [$s: $type] {
+            $($m)*
+            async fn enter(&self, $i: &Inner, $o: &OwnerId, $r: &AcquireRequest) -> Result<Acquisition> {
+                let $s = &self.0;
+                $e
+            }
+        } $($more)*)
+    };
+    (@ [$s:ident: $type:ty] {$($m:tt)*} renew_entries($i:tt, $t:tt, $h:tt) => $e:expr, $($more:tt)*) => {
+        flaw!(@ [$s: $type] {
+            $($m)*
+            async fn renew_entries(&self, $i: &Inner, $t: Ttl, $h: &[ReentrantHold]) -> Vec<Result<Renewed>> {
+                let $s = &self.0;
+                $e
+            }
+        } $($more)*)
+    };
+    (@ [$s:ident: $type:ty] {$($m:tt)*} exit($i:tt, $h:tt) => $e:expr, $($more:tt)*) => {
+        flaw!(@ [$s: $type] {
+            $($m)*
+            async fn exit(&self, $i: &Inner, $h: &ReentrantEntry) -> Result<Exited> { let $s = &self.0; $e }
+        } $($more)*)
+    };
+    (@ [$s:ident: $type:ty] {$($m:tt)*} abandon_entry($i:tt, $h:tt) => $e:expr, $($more:tt)*) => {
+        flaw!(@ [$s: $type] {
+            $($m)*
+            async fn abandon_entry(&self, $i: &Inner, $h: &ReentrantEntry) -> Result<()> { let $s = &self.0; $e }
+        } $($more)*)
+    };
+    (@ [$s:ident: $type:ty] {$($m:tt)*}) => {{
+        #[allow(unused_imports, clippy::wildcard_imports, reason = "each method needs some of the types")]
+        use $crate::mutants::twist::{Inner, Twist, signatures::*};
+        struct Twisted($type);
+        #[async_trait::async_trait]
+        impl Twist for Twisted { $($m)* }
+        Twisted(<$type>::default())
+    }};
+}
+pub(super) use flaw;
+
+/// The types that [`flaw!`] writes.
+pub(super) mod signatures {
+    pub(in crate::mutants) use tenure_core::driver::{
+        AcquireRequest, Acquisition, Exited, ForceReleased, Hold, Inspection, ReentrantEntry, ReentrantHold, Released,
+        Renewed, Ttl, Watch,
+    };
+    pub(in crate::mutants) use tenure_core::{FencingToken, LockName, OwnerId, OwnerToken, Result};
+}
+
+/// The answer; if it is a grant, a changed one.
+pub(super) fn regranted(answer: Acquisition, change: impl FnOnce(Grant) -> Grant) -> Acquisition {
+    match answer {
+        Acquisition::Granted(grant) => Acquisition::Granted(change(grant)),
+        busy => busy,
+    }
+}
+
+/// A watch that keeps the real one and never fires.
+pub(super) fn silent(real: Watch) -> Watch {
+    let (_never, watch) = Watch::channel();
+    watch.on_drop(move || drop(real))
+}
+
+/// A watch that keeps the real one and fires every 20 ms.
+pub(super) fn restless(real: Watch) -> Watch {
+    let (handle, watch) = Watch::channel();
+    let task = tokio::spawn(async move {
+        loop {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            handle.wake();
+        }
+    });
+    watch.on_drop(move || {
+        task.abort();
+        drop(real);
+    })
+}
+
+/// What the clients of a case share.
+#[derive(Default)]
+pub(super) struct Shared<T>(Mutex<T>);
+
+impl<T> Shared<T> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, T> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

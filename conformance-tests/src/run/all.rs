@@ -11,8 +11,8 @@ use super::{Options, Progress};
 use crate::case::{Listed, list};
 use crate::harness::{HarnessMaker, Time};
 
-/// Runs every case of the backend that `options` ask for, several at a time, and then each burst by itself: a thousand
-/// requests at once are a test of how they are served, not of what else the machine does.
+/// Runs every case of the backend that `options` select, several at a time, and then each burst by itself: a burst of a
+/// thousand requests tests how they are served, not the other load of the machine.
 #[must_use]
 pub fn run_all(maker: &Arc<dyn HarnessMaker>, options: &Options) -> Report {
     let wanted = list(&**maker, &options.required).into_iter().filter(|entry| options.wants(entry.case));

@@ -9,7 +9,7 @@ use libtest_mimic::{Arguments, Trial};
 use super::one::run_at;
 use super::pace::Pace;
 use super::report::{CaseReport, Outcome, Report};
-use super::{Options, all};
+use super::{Options, all, check_filters};
 use crate::case::{Listed, Selection, list};
 use crate::harness::HarnessMaker;
 
@@ -17,9 +17,11 @@ type Reports = Arc<Mutex<BTreeMap<usize, Vec<CaseReport>>>>;
 
 /// Runs the suite against these backends as a test binary (`harness = false`), and exits.
 ///
-/// Understands the arguments of `cargo test`: filters, `--list`, `--test-threads`, `--ignored`. Ignored cases are known
-/// when listing and carry their reason as the test's kind. If `TENURE_CONFORMANCE_JSON` names a directory, each
-/// backend's report is written there as `<backend>.json`, with `/` as `-`.
+/// It accepts the arguments of `cargo test`: filters, `--list`, `--test-threads`, `--ignored`. A filter with a `/` that
+/// matches no case is an error; other filters may be meant for another test binary, as cargo passes its filter to all
+/// of them. Ignored cases are known when listing and carry their reason as the test's kind. If
+/// `TENURE_CONFORMANCE_JSON` names a directory, each backend's report is written there as `<backend>.json`, with `/` as
+/// `-`.
 pub fn main(makers: impl IntoIterator<Item = Arc<dyn HarnessMaker>>) -> ! {
     let makers: Vec<Arc<dyn HarnessMaker>> = makers.into_iter().collect();
     let mut arguments = Arguments::from_args();
@@ -29,6 +31,13 @@ pub fn main(makers: impl IntoIterator<Item = Arc<dyn HarnessMaker>>) -> ! {
     }
     if !arguments.list {
         eprintln!("replay with TENURE_SEED={}", options.seed);
+    }
+    if let Some(filter) = arguments.filter.as_deref().filter(|filter| filter.contains('/')) {
+        let part = filter.rsplit("::").next().unwrap_or(filter); // behind the name of the backend
+        if let (Err(why), true) = (check_filters([part]), makers.iter().all(|maker| !maker.id().contains(filter))) {
+            eprintln!("error: {why}");
+            std::process::exit(101);
+        }
     }
     let reports = Reports::default();
     let mut trials = Vec::new();

@@ -11,5 +11,5 @@ mod report;
 pub use all::run_all;
 pub use mimic::main;
 pub use one::run_case;
-pub use options::{Options, Progress};
+pub use options::{Options, Progress, check_filters};
 pub use report::{CaseReport, Outcome, Report};

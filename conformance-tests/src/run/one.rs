@@ -1,4 +1,4 @@
-//! Runs one case, on a thread and a runtime of its own.
+//! Runs one case, on a separate thread and runtime.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,8 @@ use super::pace::Pace;
 use super::report::{CaseReport, Outcome};
 use super::{Options, panics};
 use crate::case::{Case, Context, Listed, Selection};
-use crate::harness::{CaseContext, HarnessMaker, Time};
+use crate::harness::{CaseContext, HarnessMaker, Time, words};
+use crate::journal::Journal;
 use crate::rng::Rng;
 
 /// Runs a listed case, or reports why it does not run.
@@ -54,23 +55,24 @@ fn on_its_thread(
     options: &Options,
 ) -> Result<(), String> {
     maker.configured().map_err(|missing| format!("required, but not configured: {missing}"))?;
-    let (done, result) = mpsc::channel();
+    let ((done, result), journal) = (mpsc::channel(), Journal::default());
     let slack = pace.slack();
     let limit = options.hard_limit.mul_f64(slack);
-    let (maker, context) = (Arc::clone(maker), context(case, options.seed, slack));
+    let (maker, context, written) = (Arc::clone(maker), context(case, options.seed, slack), journal.clone());
     let worker = std::thread::Builder::new().name(case.id.to_owned()).spawn(move || {
         panics::catch_here();
-        let outcome = run(&*maker, case, context);
+        let outcome = run(&*maker, case, context, written);
         let _late = done.send(outcome);
     });
     worker.map_err(|error| format!("no thread: {error}"))?;
     // A thread that hangs for good is left behind; the report says so.
     let hung = |_| Err(format!("still running after {limit:?} of wall time"));
     let outcome = result.recv_timeout(limit).unwrap_or_else(hung);
-    outcome.map_err(|why| if slack > 1.0 { format!("{why} (with waits stretched {slack:.1} times)") } else { why })
+    let stretched = if slack > 1.0 { format!(" (with waits stretched {slack:.1} times)") } else { String::new() };
+    outcome.map_err(|why| format!("{why}{stretched}{journal}"))
 }
 
-fn run(maker: &dyn HarnessMaker, case: &'static Case, context: CaseContext) -> Result<(), String> {
+fn run(maker: &dyn HarnessMaker, case: &'static Case, context: CaseContext, journal: Journal) -> Result<(), String> {
     let declared = maker.declared();
     let runtime = runtime(declared.time).map_err(|error| format!("no runtime: {error}"))?;
     let limit = match declared.time {
@@ -78,8 +80,9 @@ fn run(maker: &dyn HarnessMaker, case: &'static Case, context: CaseContext) -> R
         Time::Real => Duration::from_secs(60).mul_f64(context.slack),
     };
     let outcome = runtime.block_on(async {
-        let harness = maker.make(context.clone()).await.map_err(|error| format!("no harness: {error}"))?;
-        let mut context = Context::new(harness, declared, context);
+        let made = maker.make(context.clone()).await;
+        let harness = made.map_err(|error| format!("no harness: {}", words(&error)))?;
+        let mut context = Context::new(harness, declared, context, journal);
         let ended = AssertUnwindSafe(tokio::time::timeout(limit, (case.run)(&mut context))).catch_unwind().await;
         let outcome = match ended {
             Ok(Ok(Ok(()))) => Ok(()),
@@ -90,7 +93,7 @@ fn run(maker: &dyn HarnessMaker, case: &'static Case, context: CaseContext) -> R
         let tidied = AssertUnwindSafe(context.teardown()).catch_unwind().await;
         outcome.and(match tidied {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(format!("teardown failed: {error}")),
+            Ok(Err(error)) => Err(format!("teardown failed: {}", words(&error))),
             Err(_panic) => Err(format!("teardown {}", panics::caught().join("; "))),
         })
     });

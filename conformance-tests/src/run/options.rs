@@ -1,34 +1,35 @@
-//! How a run is done.
+//! The options of a run.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::case::Case;
+use crate::cases;
 
-/// How a run is done.
+/// The options of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The seed of everything random. Default: `TENURE_SEED`, else the time of day.
+    /// The seed of all random values. Default: `TENURE_SEED`, else the time of day.
     pub seed: u64,
-    /// By how much real waits are stretched at least; a case that begins while the machine or the server is slow stretches
-    /// them further, by what a pair of requests takes just then. Default: `TENURE_SLACK`, else 1.
+    /// The minimum factor by which real waits are stretched. A case that begins while the machine or the server is slow
+    /// stretches them further, by the time that a pair of requests takes just then. Default: `TENURE_SLACK`, else 1.
     pub slack: f64,
-    /// How many cases run at the same time. Default: 6 on the machine's clock, 2 on a virtual one.
+    /// The number of cases that run at the same time. Default: 6 on the machine's clock, 2 on a virtual one.
     pub jobs: Option<usize>,
     /// Only cases whose id contains one of these. Default: all.
     pub only: Vec<String>,
     /// Backends that must be configured. Default: `TENURE_CONFORMANCE_REQUIRE`, separated by commas.
     pub required: Vec<String>,
-    /// The most that one case may take on the wall clock, whatever it hangs on, before it is stretched. Default: 2
-    /// minutes.
+    /// The time limit of one case on the wall clock, before it is stretched. It applies whatever the case waits for.
+    /// Default: 2 minutes.
     pub hard_limit: Duration,
-    /// Told of each case when it ends.
+    /// Receives each case when it ends.
     pub progress: Option<Progress>,
 }
 
 type Listener = Arc<dyn Fn(&'static Case, &super::CaseReport) + Send + Sync>;
 
-/// Somebody who is told of each case when it ends.
+/// A callback that receives each case when it ends.
 #[derive(Clone)]
 pub struct Progress(pub(super) Listener);
 
@@ -61,6 +62,23 @@ impl Default for Options {
             progress: None,
         }
     }
+}
+
+/// Refuses a filter that no id of a case contains.
+///
+/// # Errors
+///
+/// The filter, with the existing themes.
+pub fn check_filters<'a>(filters: impl IntoIterator<Item = &'a str>) -> Result<(), String> {
+    let unknown = filters.into_iter().find(|part| !cases::all().any(|case| case.id.contains(part)));
+    let Some(part) = unknown else { return Ok(()) };
+    let mut themes: Vec<&str> = cases::all().map(Case::theme).collect();
+    themes.sort_unstable();
+    themes.dedup();
+    Err(format!(
+        "no case has \"{part}\" in its name; --list shows all, and these are their themes: {}",
+        themes.join(", ")
+    ))
 }
 
 impl Options {

@@ -1,4 +1,4 @@
-//! How busy the machine and the server are, measured by pairs of requests beside the cases.
+//! The load of the machine and the server, measured by pairs of requests while cases run.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::Options;
-use crate::harness::{BoxError, CaseContext, HarnessMaker, Isolation, Time};
+use crate::harness::{BoxError, CaseContext, HarnessMaker, Isolation, Time, words};
 
 /// A pair may take this much longer than the fastest one before waits are stretched once more.
 const QUIET: Duration = Duration::from_millis(100);
@@ -42,7 +42,7 @@ struct Probe {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What was measured.
+/// The measured pairs.
 #[derive(Debug, Default)]
 struct Pairs {
     fastest: Option<Duration>,
@@ -95,7 +95,7 @@ impl Pairs {
 }
 
 impl Probe {
-    /// Returns once the first pairs are measured, or cannot be: then the cases say what is wrong.
+    /// Returns once the first pairs are measured, or cannot be: then the cases report the failure.
     fn start(maker: Arc<dyn HarnessMaker>, seed: u64) -> Self {
         let pairs = Arc::<Mutex<Pairs>>::default();
         let (stop, stopped) = oneshot::channel();
@@ -107,7 +107,7 @@ impl Probe {
                 .map_err(BoxError::from)
                 .and_then(|runtime| runtime.block_on(measure(&*maker, seed, &measured, begun, stopped)));
             if let Err(error) = ended {
-                eprintln!("{}: cannot measure the round trip, and stretches no wait: {error}", maker.id());
+                eprintln!("{}: cannot measure the round trip, and stretches no wait: {}", maker.id(), words(&error));
             }
         });
         begins.recv().unwrap_or_default();

@@ -23,7 +23,7 @@ pub(super) fn catch_here() {
     CAUGHT.with_borrow_mut(|caught| *caught = Some(Vec::new()));
 }
 
-/// What was caught on this thread, also in background tasks.
+/// Returns the panics that were caught on this thread, also in background tasks.
 pub(super) fn caught() -> Vec<String> {
     CAUGHT.with_borrow_mut(|caught| caught.as_mut().map(std::mem::take).unwrap_or_default())
 }

@@ -1,10 +1,10 @@
-//! What a run found, for people and for programs.
+//! The results of a run, for people and for programs.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// What a run of the suite against one backend found.
+/// The results of a run of the suite against one backend.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// The backend.
@@ -15,7 +15,7 @@ pub struct Report {
     pub server: String,
     /// Cases that passed.
     pub passed: usize,
-    /// Refusal cases that passed: what is not declared was refused and changed nothing.
+    /// Refusal cases that passed: undeclared abilities were refused and changed nothing.
     pub refused: usize,
     /// Cases that did not run; each has its reason.
     pub ignored: usize,
@@ -27,25 +27,25 @@ pub struct Report {
     pub cases: Vec<CaseReport>,
 }
 
-/// What became of one case.
+/// The result of one case.
 #[derive(Clone, Debug, Serialize)]
 pub struct CaseReport {
     /// Its name.
     pub id: &'static str,
-    /// What became of it.
+    /// The outcome.
     pub outcome: Outcome,
-    /// Why it was ignored, failed or expected to fail.
+    /// The reason why it was ignored, failed or expected to fail.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// What it proves.
+    /// The statement that it proves.
     pub proves: &'static str,
     /// The properties that it covers.
     pub properties: &'static [&'static str],
-    /// How long it took, in milliseconds of the wall clock.
+    /// Its duration, in milliseconds of the wall clock.
     pub ms: u64,
 }
 
-/// What became of a case.
+/// The outcome of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
@@ -78,7 +78,7 @@ impl Report {
         }
     }
 
-    /// Whether nothing failed and something ran.
+    /// Whether no case failed and at least one ran.
     #[must_use]
     pub fn is_green(&self) -> bool {
         self.failed == 0 && self.passed > 0
@@ -88,7 +88,7 @@ impl Report {
     ///
     /// # Panics
     ///
-    /// Never: the report holds nothing that JSON cannot say.
+    /// Never: all of the report's values have a JSON form.
     #[must_use]
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).expect("strings and numbers are JSON")

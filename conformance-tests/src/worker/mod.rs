@@ -1,7 +1,7 @@
-//! Clients in other processes: to be killed, stopped and woken.
+//! Clients in other processes, which the suite kills, stops and wakes.
 //!
-//! A harness that declares several processes gives a command whose program connects to the same backend and calls
-//! [`serve`]. Commands come as lines on its standard input, answers go as lines to its standard output:
+//! A harness that declares several processes returns a command whose program connects to the same backend and calls
+//! [`serve`]. Commands arrive as lines on its standard input, and answers leave as lines on its standard output:
 //!
 //! | command | answer |
 //! |---|---|
@@ -13,7 +13,7 @@
 //! | `turns NAME COUNT TTL` | `turn FENCE ASKED GRANTED UNTIL ENDED`, COUNT times, and `done` |
 //!
 //! Names are in hexadecimal, spans in milliseconds, instants in nanoseconds of `CLOCK_MONOTONIC`, which all processes
-//! of a machine share. Whatever goes wrong is answered with `error`, its kind and its text.
+//! of a machine share. The answer to a failed command is `error`, its kind and its text.
 
 mod remote;
 mod serve;

@@ -50,7 +50,7 @@ impl Worker {
     ///
     /// # Errors
     ///
-    /// The worker is gone.
+    /// The worker has ended.
     pub fn send(&mut self, command: &str) -> CaseResult {
         Ok(writeln!(self.input, "{command}").and_then(|()| self.input.flush())?)
     }
@@ -93,11 +93,11 @@ impl Worker {
     ///
     /// # Errors
     ///
-    /// As [`send`](Self::send) and [`expect`](Self::expect).
+    /// Like [`send`](Self::send) and [`expect`](Self::expect).
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves the answer to whoever asks next.
+    /// Dropping the future leaves the answer to the next caller.
     pub async fn ask(&mut self, command: &str, word: &str) -> CaseResult<Vec<String>> {
         self.send(command)?;
         self.expect(word).await
@@ -107,7 +107,7 @@ impl Worker {
     ///
     /// # Errors
     ///
-    /// It was gone already.
+    /// It had ended already.
     pub fn kill(&mut self) -> CaseResult {
         self.child.kill()?;
         self.child.wait()?;
@@ -118,16 +118,16 @@ impl Worker {
     ///
     /// # Errors
     ///
-    /// It is gone.
+    /// It has ended.
     pub fn stop(&self) -> CaseResult {
         self.signal(Signal::STOP)
     }
 
-    /// Lets the stopped process go on.
+    /// Continues the stopped process.
     ///
     /// # Errors
     ///
-    /// It is gone.
+    /// It has ended.
     pub fn go_on(&self) -> CaseResult {
         self.signal(Signal::CONT)
     }

@@ -19,7 +19,7 @@ enum Held {
 }
 
 /// Serves the worker's protocol over this backend until standard input ends. Runs inside a tokio runtime with time and
-/// whatever the driver needs enabled.
+/// the other features that the driver needs.
 ///
 /// # Errors
 ///
@@ -27,7 +27,7 @@ enum Held {
 ///
 /// # Cancel safety
 ///
-/// Dropping the future drops the lock that is held.
+/// Dropping the future drops the held lock.
 pub async fn serve(backend: impl Into<Backend>) -> std::io::Result<()> {
     let (lines, mut commands) = mpsc::unbounded_channel();
     std::thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! The suite over drivers with every combination of abilities, also those that no backend of ours declares: the driver in
+//! The suite over drivers with combinations of abilities, also those that no backend of ours declares: the driver in
 //! memory, which declares less than it can do.
 
 #![allow(clippy::print_stdout, reason = "the reports are for people")]
@@ -10,7 +10,8 @@ use tenure_conformance::mutants::{Abilities, Listing, ReducedMaker, Reentry};
 use tenure_conformance::{HarnessMaker, Options, run_all};
 use tenure_core::driver::{Introspection, Parking, Revocation, Waiting};
 
-/// Every combination; re-entry and parking have nothing to do with each other, and are not all combined.
+/// Every combination of how to wait, of fences, steps and looks. Re-entry and parking have nothing to do with those: they take
+/// turns, so that each meets each of the others.
 fn all() -> Vec<Abilities> {
     let mut all = vec![Abilities::LEAST];
     let looks = [
@@ -24,22 +25,12 @@ fn all() -> Vec<Abilities> {
         (Reentry::Gone, Some(Parking::BackOff)),
         (Reentry::Gone, Some(Parking::Attended)),
     ];
-    for waiting in [Waiting::Poll, Waiting::Notified, Waiting::Fifo] {
-        for (max_fences, step) in [1, 8].into_iter().flat_map(|fences| [1, 1_000].map(|millis| (fences, millis))) {
-            for (introspection, revocation, listing) in looks {
-                for (reentry, parking) in offers {
-                    let step = Duration::from_millis(step);
-                    all.push(Abilities {
-                        waiting,
-                        max_fences,
-                        step,
-                        introspection,
-                        revocation,
-                        listing,
-                        reentry,
-                        parking,
-                    });
-                }
+    for (row, waiting) in [Waiting::Poll, Waiting::Notified, Waiting::Fifo].into_iter().enumerate() {
+        for (turn, (max_fences, step)) in [(1, 1), (1, 1_000), (8, 1), (8, 1_000)].into_iter().enumerate() {
+            for (look, (introspection, revocation, listing)) in looks.into_iter().enumerate() {
+                let (reentry, parking) = offers[(row + turn + look) % offers.len()];
+                let step = Duration::from_millis(step);
+                all.push(Abilities { waiting, max_fences, step, introspection, revocation, listing, reentry, parking });
             }
         }
     }
@@ -47,8 +38,8 @@ fn all() -> Vec<Abilities> {
 }
 
 #[test]
-fn the_suite_is_green_over_every_combination_of_abilities() {
-    let options = Options { seed: 7, slack: 1.0, hard_limit: Duration::from_secs(20), ..Options::default() };
+fn the_suite_is_green_over_combinations_of_abilities() {
+    let options = Options { seed: 7, slack: 1.0, ..Options::default() };
     let mut broken = Vec::new();
     for abilities in all() {
         let maker: Arc<dyn HarnessMaker> = Arc::new(ReducedMaker::with(crate::memory::maker(), abilities));

@@ -3,4 +3,5 @@
 mod abilities;
 mod history;
 mod memory;
+mod reports;
 mod suite_catches_mutants;

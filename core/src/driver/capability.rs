@@ -1,34 +1,34 @@
-//! What a driver promises of its queues, and in which words of queues and locks alike. Enums and ranges, no booleans: the *kind*
-//! of difference is what a user must know.
+//! The capabilities of a driver's queues, and the terms that queues and locks share. Enums and ranges, no booleans:
+//! users must know the *kind* of difference.
 
 use std::time::Duration;
 
 use crate::value::error::{Error, ErrorKind, Result};
 use crate::value::queue::{Attempts, Delay, Lease, Payload};
 
-/// What, besides unbounded clock drift, could let two clients hold one name at once.
+/// The causes, in addition to unbounded clock drift, that could let two clients hold one name at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Exclusion {
-    /// Nothing; but it spans one process only.
+    /// None; but it spans one process only.
     Process,
     /// Loss of the one node's data (a restart without persistence, eviction, a flush).
     SingleNode,
-    /// Two servers that both take themselves for the primary. A restart and a failover forget all leases, and are noticed: then
-    /// none is granted until the longest of them is over.
+    /// Two servers that both act as the primary. A restart and a failover forget all leases, and are noticed: then no
+    /// lease is granted until the longest of them has ended.
     OnePrimary,
     /// As [`Exclusion::SingleNode`], and a failover to a replica that had not seen the lock.
     LossyFailover,
     /// Loss of data on a majority of this many independent nodes.
     Quorum {
-        /// How many nodes vote.
+        /// The number of voting nodes.
         nodes: u8,
     },
-    /// Nothing short of a restore from an old backup: a consensus protocol decides.
+    /// Only a restore from an old backup: a consensus protocol decides.
     Consensus,
 }
 
-/// How far fencing tokens can be trusted to grow. Every driver has them.
+/// The guarantee that fencing tokens grow. Every driver has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fencing {
@@ -41,44 +41,45 @@ pub enum Fencing {
     ClockSeeded,
 }
 
-/// What a driver's delay queues promise. Constant for the life of the driver.
+/// The capabilities of a driver's delay queues. Constant for the life of the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QueueCapabilities {
-    /// How far the queue's clock may be wrong; a message is never delivered before its due time minus this. Zero
-    /// where the backend's own clock decides.
+    /// The greatest error of the queue's clock; a message is never delivered before its due time minus this. Zero if
+    /// the backend's own clock decides.
     pub clock_error: Duration,
-    /// How consumers learn that a message is due sooner than they thought.
+    /// The notification of consumers when a message is due sooner than they expected.
     pub wake: QueueWake,
-    /// What, in the words used for locks, could lose messages or deliver one to two consumers at once.
+    /// The events, in the terms of locks, that could lose messages or deliver one to two consumers at once.
     pub durability: Exclusion,
-    /// How far the fences of deliveries can be trusted to grow.
+    /// The guarantee that the fences of deliveries grow.
     pub fencing: Fencing,
-    /// Whether concurrency keys are kept.
+    /// The support of concurrency keys.
     pub keys: KeyedConcurrency,
-    /// When a parked message comes back.
+    /// The time at which a parked message is redelivered.
     pub parking: Parking,
     /// The largest payload, in bytes.
     pub payload: usize,
     /// The most messages, settlements or extensions of one request.
     pub batch: usize,
-    /// The most bytes of one push, as [`NewMessage::bytes`](crate::driver::NewMessage::bytes) counts them; at least those of one message
-    /// of the largest payload. The client splits what is more.
+    /// The most bytes of one push, as [`NewMessage::bytes`](crate::driver::NewMessage::bytes) counts them; at least
+    /// those of one message of the largest payload. The client splits larger pushes.
     pub request_bytes: usize,
     /// The longest delay.
     pub delay: Duration,
-    /// Which leases the backend can keep: the shortest and the longest.
+    /// The leases that the backend can keep: the shortest and the longest.
     pub lease: LeaseRange,
     /// The most attempts of a message.
     pub attempts: u32,
-    /// The most messages that a queue holds, dead ones not counted; `None` where only the backend's memory bounds it.
+    /// The most messages that a queue holds, dead ones not counted; `None` if only the backend's memory bounds it.
     pub backlog: Option<u64>,
     /// The most dead letters that a queue holds.
     pub dead_letters: u64,
 }
 
 impl QueueCapabilities {
-    /// Queues that take all that a client may ask for, one message a request, without a limit but that of 10,000 dead letters.
+    /// Declares queues that take everything a client may request, one message per request, with no limit except that of
+    /// 10,000 dead letters.
     #[must_use]
     pub const fn new(durability: Exclusion, fencing: Fencing, wake: QueueWake) -> Self {
         Self {
@@ -117,34 +118,34 @@ setters!(const QueueCapabilities {
     with_dead_letters => dead_letters: u64,
 });
 
-/// How consumers are woken.
+/// The notification of consumers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum QueueWake {
-    /// By asking again.
+    /// None: consumers poll.
     Poll,
-    /// By the backend, whenever a message becomes due sooner than before.
+    /// The backend wakes them whenever a message becomes due sooner than before.
     Notified,
 }
 
-/// Whether at most one message of a key is in flight.
+/// The support of concurrency keys: at most one message of a key in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeyedConcurrency {
     /// Keys are refused with [`ErrorKind::Unsupported`].
     None,
-    /// Yes, within a queue.
+    /// Supported, within a queue.
     OneInFlight,
 }
 
-/// When a parked message comes back.
+/// The time at which a parked message is redelivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Parking {
     /// After its back-off.
     BackOff,
-    /// When its turn comes, and after its back-off at the latest. The client that parked it stands in the lock's line, as
-    /// long as it lives and has somebody to handle messages, and gives the message its turn
+    /// When its turn comes, and after its back-off at the latest. The client that parked it waits in the lock's line,
+    /// as long as it lives and has a receiver for messages, and gives the message its turn
     /// ([`DelayQueue::give_turn`](crate::driver::DelayQueue::give_turn)): one each time, the one that it parked first.
     Attended,
 }
@@ -162,7 +163,7 @@ impl QueueCapabilities {
     pub(crate) fn check_lease(&self, lease: Lease) -> Result<()> {
         let (length, LeaseRange { min, max }) = (lease.get(), self.lease);
         if length < min || length > max {
-            let text = format!("this backend's queues keep leases of {min:?} to {max:?}, not of {length:?}");
+            let text = format!("this backend's queues support leases of {min:?} to {max:?}, not of {length:?}");
             return Err(Error::new(ErrorKind::InvalidArgument, text));
         }
         Ok(())
@@ -170,7 +171,7 @@ impl QueueCapabilities {
 
     pub(crate) fn check_delay(&self, delay: Delay) -> Result<()> {
         if delay.get() > self.delay {
-            let text = format!("this backend's queues keep delays up to {:?}, not {delay:?}", self.delay);
+            let text = format!("this backend's queues support delays up to {:?}, not {delay:?}", self.delay);
             return Err(Error::new(ErrorKind::InvalidArgument, text));
         }
         Ok(())
@@ -178,7 +179,7 @@ impl QueueCapabilities {
 
     pub(crate) fn check_attempts(&self, attempts: Attempts) -> Result<()> {
         if attempts.get() > self.attempts {
-            let text = format!("this backend's queues count up to {} attempts, not {attempts:?}", self.attempts);
+            let text = format!("this backend's queues support up to {} attempts, not {attempts:?}", self.attempts);
             return Err(Error::new(ErrorKind::InvalidArgument, text));
         }
         Ok(())
@@ -186,7 +187,7 @@ impl QueueCapabilities {
 
     pub(crate) fn check_payload(&self, length: usize) -> Result<()> {
         if length > self.payload {
-            let text = format!("a payload has {length} bytes, this backend's queues take {}", self.payload);
+            let text = format!("a payload has {length} bytes; this backend's queues accept at most {}", self.payload);
             return Err(Error::new(ErrorKind::InvalidArgument, text));
         }
         Ok(())
@@ -195,7 +196,7 @@ impl QueueCapabilities {
     pub(crate) fn check_request(&self, bytes: usize) -> Result<()> {
         if bytes > self.request_bytes {
             let text = format!(
-                "a message has {bytes} bytes with its names, a push to this backend's queues takes {}",
+                "a message has {bytes} bytes with its names; a push to this backend's queues accepts at most {}",
                 self.request_bytes
             );
             return Err(Error::new(ErrorKind::InvalidArgument, text));
@@ -205,7 +206,7 @@ impl QueueCapabilities {
 
     pub(crate) fn check_batch(&self, length: usize) -> Result<()> {
         if length == 0 || length > self.batch {
-            let text = format!("{length} at once are outside 1 to {}, the batch of this backend's queues", self.batch);
+            let text = format!("{length} at once are outside 1 to {}, the batch size of these queues", self.batch);
             return Err(Error::new(ErrorKind::InvalidArgument, text));
         }
         Ok(())
@@ -216,7 +217,7 @@ impl QueueCapabilities {
 mod tests {
     use super::*;
 
-    /// As far as what is told goes, and not a step further.
+    /// Requests within the declared limits pass, all others are refused.
     #[test]
     fn what_a_queue_does_not_keep_is_refused() {
         let ms = Duration::from_millis;

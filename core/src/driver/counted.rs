@@ -1,4 +1,4 @@
-//! Re-entrant locks over plain ones: entries are counted in the process, the backend sees one lock for each owner.
+//! Re-entrant locks over plain ones: the process counts entries, and the backend has one lock for each owner.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
@@ -19,10 +19,10 @@ type Locks = Arc<dyn DistributedLock>;
 type Key = (LockName, OwnerId);
 
 /// Re-entrant locks over any driver's plain ones, for backends that cannot count entries themselves. An owner holds one
-/// plain lock, whatever its depth; how deep it is inside is known in this process only ([`OwnerScope::Process`]).
+/// plain lock at any depth; the depth is known in this process only ([`OwnerScope::Process`]).
 ///
-/// A hold goes by the driver through which it was taken, also for entries through others; when that is closed or gone, by
-/// the driver of whoever renews it next.
+/// A hold uses the driver through which it was taken, also for entries through others. When that driver is closed or
+/// gone, the hold uses the driver of the next renewal.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -48,7 +48,7 @@ pub struct CountedReentry {
     owners: Arc<ProcessOwners>,
 }
 
-/// The owners that are inside locks of one space, as far as this process knows.
+/// The owners that are inside locks of one space, known in this process.
 #[derive(Debug, Default)]
 pub struct ProcessOwners {
     cells: Mutex<HashMap<Key, Arc<Cell>>>,
@@ -63,7 +63,7 @@ struct Cell {
     inside: Mutex<Option<Inside>>,
 }
 
-/// A hold, with the ttl that each entry was told.
+/// A hold, with the ttl of each entry.
 #[derive(Clone, Debug)]
 struct Inside {
     through: Weak<dyn DistributedLock>,
@@ -83,12 +83,12 @@ impl Cell {
         locked(&self.inside)
     }
 
-    /// Forgets the hold, if it is this one.
+    /// Removes the hold, if it is this one.
     fn forget(&self, token: OwnerToken) {
         self.inside().take_if(|inside| inside.hold.token == token);
     }
 
-    /// Lets the hold go by another driver from now on.
+    /// Makes the hold use another driver from now on.
     fn move_to(&self, token: OwnerToken, locks: &Locks) {
         if let Some(inside) = self.inside().as_mut().filter(|inside| inside.hold.token == token) {
             inside.through = Arc::downgrade(locks);
@@ -100,16 +100,17 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether the driver that was asked has been closed, so that another one has to be; the only one says so again.
+/// Returns true if the driver is closed, so that another one has to be used; an only driver returns the error again.
 fn is_closed<T>(answer: &Result<T>) -> bool {
     answer.as_ref().is_err_and(|error| error.kind() == ErrorKind::Closed)
 }
 
 impl ProcessOwners {
-    /// Those of the locks that are called so: all who give the same name share them, for as long as one of them lives.
+    /// Returns the owners of the space with this name: all callers with the same name share them, for as long as one of
+    /// them lives.
     ///
-    /// The name has to tell apart what is not the same lock: servers, databases, prefixes, stores. Somebody who is alone
-    /// with its locks needs none: `Arc::default()`.
+    /// The name must distinguish different locks: servers, databases, prefixes, stores. A caller that shares its locks
+    /// with no other needs no name: `Arc::default()`.
     #[must_use]
     pub fn of(space: &str) -> Arc<Self> {
         static SPACES: LazyLock<Mutex<HashMap<String, Weak<ProcessOwners>>>> = LazyLock::new(Mutex::default);
@@ -123,7 +124,8 @@ impl ProcessOwners {
         owners
     }
 
-    /// Who has the hold with this fence, and how often it is inside; `None` if it is nobody of this process.
+    /// Returns the owner that has the hold with this fence, and its number of entries; `None` if it is not of this
+    /// process.
     #[must_use]
     pub fn inside(&self, name: &LockName, fence: FencingToken) -> Option<(OwnerId, u32)> {
         let cells = locked(&self.cells);
@@ -142,7 +144,7 @@ impl ProcessOwners {
         Some((cell, inside))
     }
 
-    /// Forgets an owner that is not inside and that nobody else looks at.
+    /// Removes an owner that is not inside and that no other call uses.
     fn tidy(&self, key: &Key, cell: Arc<Cell>) {
         let mut cells = locked(&self.cells);
         let idle = cell.inside().is_none();
@@ -157,20 +159,20 @@ impl CountedReentry {
     /// The deepest re-entry.
     pub const MAX_DEPTH: u32 = 65_535;
 
-    /// Counts the entries into these locks with `owners`, who are to be the same for the same locks.
+    /// Counts the entries into these locks with `owners`, which must be the same for the same locks.
     #[must_use]
     pub fn new(locks: Locks, owners: Arc<ProcessOwners>) -> Self {
         Self { locks, owners }
     }
 
-    /// The driver that a hold goes by.
+    /// Returns the driver that a hold uses.
     fn through(&self, inside: &Inside) -> Locks {
         inside.through.upgrade().unwrap_or_else(|| Arc::clone(&self.locks))
     }
 
     async fn enter_in_turn(&self, cell: &Cell, request: &AcquireRequest) -> Result<Acquisition> {
         if locked(&self.owners.abandoned).hold(&request.token) {
-            return Err(Error::new(ErrorKind::NotHeld, "the entry was abandoned before its request arrived"));
+            return Err(Error::new(ErrorKind::NotHeld, "this attempt was abandoned before its request arrived"));
         }
         let known = cell.inside().clone();
         if let Some(inside) = known {
@@ -179,7 +181,7 @@ impl CountedReentry {
                 return Ok(Acquisition::Granted(Grant { fence, ttl: *ttl, begun: Begun::Earlier, depth, fences: 1 }));
             }
             if depth >= Self::MAX_DEPTH {
-                let text = format!("the owner has entered {depth} times already, the deepest that is kept");
+                let text = format!("the owner has entered {depth} times already, the maximum depth");
                 return Err(Error::new(ErrorKind::LimitReached, text));
             }
             match self.renew_one(cell, &inside, request.ttl).await? {
@@ -212,7 +214,7 @@ impl CountedReentry {
         only(self.locks.renew(ttl, hold).await)
     }
 
-    /// Renews holds that go by one driver, in one call of it.
+    /// Renews holds that use one driver, in one call of it.
     async fn renew_through(
         &self,
         through: &Locks,

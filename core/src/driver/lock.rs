@@ -1,4 +1,4 @@
-//! The traits behind locks, plain and re-entrant, what their requests take and answer, and what a driver promises of them.
+//! The traits of locks, plain and re-entrant, their requests and answers, and a driver's declared capabilities.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -14,23 +14,24 @@ use crate::value::token::{FencingToken, OwnerId, OwnerToken};
 #[cfg_attr(feature = "mock", mockall::automock)]
 #[async_trait]
 pub trait DistributedLock: Debug + Send + Sync + 'static {
-    /// A short constant name for errors and spans: `"redis"`, `"memory"`. No endpoint, no secret.
+    /// Returns a short constant name for errors and spans: `"redis"`, `"memory"`. No endpoint, no secret.
     fn driver(&self) -> &'static str;
 
-    /// What the locks promise. Constant; does no I/O.
+    /// Returns the capabilities of the locks. Constant; does no I/O.
     fn capabilities(&self) -> LockCapabilities;
 
-    /// Takes the lock for the token, or tells that it is busy, in one atomic step at the backend.
+    /// Takes the lock for the token, or returns that it is busy, in one atomic step at the backend.
     ///
     /// * Granted: the lease lasts `ttl` by the backend's clock and has a fence greater than every earlier grant's.
-    /// * The token holds it already: the same fence again, [`Begun::Earlier`](crate::driver::Begun::Earlier), nothing changed.
+    /// * The token holds it already: the same fence again, [`Begun::Earlier`](crate::driver::Begun::Earlier), nothing
+    ///   changed.
     /// * The token was abandoned: refuse with [`ErrorKind::NotHeld`](crate::ErrorKind::NotHeld).
-    /// * Busy with [`Queueing::Join`](crate::driver::Queueing::Join): the token keeps or gets its place; asking again renews
-    ///   its presence. A full queue refuses with [`ErrorKind::LimitReached`](crate::ErrorKind::LimitReached).
-    /// * A free lock with live waiters is busy for everybody but the first of them.
+    /// * Busy with [`Queueing::Join`](crate::driver::Queueing::Join): the token keeps or gets its place; asking again
+    ///   renews its presence. A full queue refuses with [`ErrorKind::LimitReached`](crate::ErrorKind::LimitReached).
+    /// * A free lock with live waiters is busy for all tokens but the first waiter's.
     async fn acquire(&self, request: &AcquireRequest) -> Result<Acquisition>;
 
-    /// Makes leases last for `ttl` from now, up to [`renew_batch`](LockCapabilities::renew_batch) of them: one answer for
+    /// Extends leases to `ttl` from now, up to [`renew_batch`](LockCapabilities::renew_batch) of them: one answer for
     /// each, in order.
     ///
     /// A renewal never shortens a lease, and never revives one that has ended.
@@ -39,27 +40,27 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     /// Ends the lease if the token holds it, and wakes the first live waiter. May be called again.
     async fn release(&self, hold: &Hold) -> Result<Released>;
 
-    /// Undoes whatever the token asked for: the lease, the place in the queue, and a request still on its way.
+    /// Undoes every request of the token: the lease, the place in the queue, and a request still on its way.
     ///
-    /// The last is what makes it differ from a release: the backend remembers for a while that the token was abandoned,
-    /// and refuses an [`acquire`](Self::acquire) that arrives after it. `Ok` means that the token holds nothing and,
-    /// within the time stated in the driver's guarantees, never will. May be called again.
+    /// The last distinguishes it from a release: the backend remembers for a while that the token was abandoned, and
+    /// refuses an [`acquire`](Self::acquire) that arrives after it. `Ok` means that the token holds nothing and, within
+    /// the time stated in the driver's guarantees, never will. May be called again.
     async fn abandon(&self, hold: &Hold) -> Result<()>;
 
-    /// Listens for wake-ups meant for this token. Called before the first `acquire` that joins the queue.
+    /// Subscribes to wake-ups for this token. Called before the first `acquire` that joins the queue.
     ///
-    /// Returns once a wake-up cannot be missed any more. After every gap in the link the driver wakes all watchers, so
-    /// that they ask again. Dropping the [`Watch`] ends the listening. Usually no round trip: one subscription serves
-    /// the whole client. A driver that declares [`Waiting::Poll`](crate::driver::Waiting::Poll) is not asked; it refuses with
-    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported).
+    /// Returns once a wake-up cannot be missed any more. After every gap in the connection the driver wakes all
+    /// watchers, so that they ask again. Dropping the [`Watch`] ends the subscription. Usually no round trip: one
+    /// subscription serves the whole client. A driver that declares [`Waiting::Poll`](crate::driver::Waiting::Poll) is
+    /// not called; it refuses with [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported).
     async fn watch(&self, name: &LockName, token: &OwnerToken) -> Result<Watch>;
 
-    /// Looks at a lock without changing it.
+    /// Returns the state of a lock without changing it.
     async fn inspect(&self, name: &LockName) -> Result<Inspection>;
 
-    /// Takes the lock from whoever holds it, plain or re-entrant, and wakes the first live waiter; only from the hold with
+    /// Takes the lock from its holder, plain or re-entrant, and wakes the first live waiter; only from the hold with
     /// the `expected` fence, if there is one, compared in the same atomic step. The fence of a hold is the one that
-    /// [`inspect`](Self::inspect) tells. A foreign client's has none: it is not the expected one.
+    /// [`inspect`](Self::inspect) returns. A foreign client's hold has none, so it is never the expected one.
     async fn force_release(&self, name: &LockName, expected: Option<FencingToken>) -> Result<ForceReleased>;
 
     /// Ends connections and background work. Later calls fail with [`ErrorKind::Closed`](crate::ErrorKind::Closed).
@@ -70,20 +71,22 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
 
 /// Re-entrant locks of one backend.
 ///
-/// They live in the same names as the driver's [`DistributedLock`](crate::driver::DistributedLock), which also serves their
-/// waiters ([`watch`](crate::driver::DistributedLock::watch)), operators and forced releases. The rules that all methods share
-/// are in the [module's documentation](super).
+/// They have the same names as the driver's [`DistributedLock`](crate::driver::DistributedLock), which also serves
+/// their waiters ([`watch`](crate::driver::DistributedLock::watch)), operators and forced releases. The rules that all
+/// methods share are in the [module's documentation](super).
 #[cfg_attr(feature = "mock", mockall::automock)]
 #[async_trait]
 pub trait ReentrantLock: Debug + Send + Sync + 'static {
-    /// What re-entry promises. Constant; does no I/O.
+    /// Returns the capabilities of re-entry. Constant; does no I/O.
     fn capabilities(&self) -> ReentrantCapabilities;
 
     /// Enters the lock for `owner`; the request's token names this one entry.
     ///
     /// * Free: a new hold with a new fence and depth 1, as in `DistributedLock::acquire`.
-    /// * Held by `owner`: one entry more, the same fence, and a lease of `max(what is left, ttl)`; waiters are passed.
-    /// * This entry exists already: the same answer, [`Begun::Earlier`](crate::driver::Begun::Earlier), nothing changed.
+    /// * Held by `owner`: one more entry, the same fence, and a lease of `max(remaining, ttl)`; it does not wait behind
+    ///   waiters.
+    /// * This entry exists already: the same answer, [`Begun::Earlier`](crate::driver::Begun::Earlier), nothing
+    ///   changed.
     /// * Held by another, plain or re-entrant: busy, and the queue is the same.
     /// * Deeper than [`max_depth`](ReentrantCapabilities::max_depth): refuse with
     ///   [`ErrorKind::LimitReached`](crate::ErrorKind::LimitReached).
@@ -96,33 +99,33 @@ pub trait ReentrantLock: Debug + Send + Sync + 'static {
     /// when the backend is out of memory.
     async fn exit(&self, hold: &ReentrantEntry) -> Result<Exited>;
 
-    /// Undoes whatever this entry's token asked for, as `DistributedLock::abandon` does.
+    /// Undoes every request of this entry's token, as `DistributedLock::abandon` does.
     async fn abandon(&self, hold: &ReentrantEntry) -> Result<()>;
 }
 
 // What requests take, and what they answer.
 
-/// A request to take a lock, or to ask again for it.
+/// A request to take a lock, or to ask for it again.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct AcquireRequest {
-    /// Which lock.
+    /// The name of the lock.
     pub name: LockName,
-    /// Who asks: fresh for every acquisition, the same when one acquisition asks again.
+    /// The token of the acquisition: fresh for every acquisition, the same when one acquisition asks again.
     pub token: OwnerToken,
-    /// How long the lease lasts, counted by the backend from the grant.
+    /// The length of the lease, counted by the backend from the grant.
     pub ttl: Ttl,
-    /// Whether to join the queue when the lock is busy.
+    /// The choice to join the queue when the lock is busy.
     pub queue: Queueing,
     /// The holder's note for operators.
     pub label: Option<Label>,
-    /// How many consecutive fences the grant should carry, see [`Grant::fences`]; at least 1, and no more than the driver
-    /// declares. It may carry fewer now and then.
+    /// The number of consecutive fences for the grant, see [`Grant::fences`]; at least 1, and no more than the driver
+    /// declares. The grant may have fewer now and then.
     pub fences: u32,
 }
 
 impl AcquireRequest {
-    /// One attempt that leaves no trace when the lock is busy, for one fence, without a label.
+    /// Makes a request for one attempt that leaves no trace when the lock is busy, for one fence, without a label.
     #[must_use]
     pub const fn new(name: LockName, token: OwnerToken, ttl: Ttl) -> Self {
         Self { name, token, ttl, queue: Queueing::None, label: None, fences: 1 }
@@ -138,60 +141,61 @@ setters!(AcquireRequest {
     with_fences => fences: u32,
 });
 
-/// Whether a busy lock is worth a place in its queue.
+/// The choice to wait in the queue of a busy lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Queueing {
     /// One attempt: leave no trace when the lock is busy.
     None,
-    /// Wait in the queue. The place lapses unless the waiter asks again within `presence`, counted by the backend.
+    /// Wait in the queue. The place expires unless the waiter asks again within `presence`, counted by the backend.
     Join {
-        /// How long a silent waiter counts as alive. The engine asks again three times as often.
+        /// The time that a silent waiter counts as alive. The engine asks again three times as often.
         presence: Duration,
-        /// Whether a release may give the lock to this waiter without being asked, and tell it by
-        /// [`Signal::Handed`](super::Signal::Handed). Such a lease may be short: the engine makes it last at once. A
-        /// driver that cannot push grants leaves it aside and wakes.
+        /// The permission for a release to give the lock to this waiter without a request, and to notify it by
+        /// [`Signal::Handed`](super::Signal::Handed). Such a lease may be short: the engine extends it at once. A
+        /// driver that cannot push grants ignores this and wakes the waiter.
         accepts: Handing,
     },
 }
 
-/// How a lock may reach a waiter whose turn it is.
+/// The way in which a lock reaches the next waiter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Handing {
-    /// The waiter is woken, and asks. The lease then begins with a request of its own, and lasts the whole ttl.
+    /// The waiter is woken, and asks. The lease then begins with its own request, and lasts the whole ttl.
     #[default]
     Asked,
-    /// A release may give it the lock directly: a hop less, and a lease that is made to last afterwards.
+    /// A release may give it the lock directly: one hop less, and a lease that is extended afterwards.
     Direct,
 }
 
 /// The answer to an [`AcquireRequest`].
 #[derive(Clone, Debug)]
 pub enum Acquisition {
-    /// The lock is the token's.
+    /// The token holds the lock.
     Granted(Grant),
-    /// Somebody else has it, or is before us in the queue.
+    /// Another token holds it, or is ahead in the queue.
     Busy(Busy),
 }
 
-/// A lease, as the backend granted it.
+/// A lease that the backend granted.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Grant {
     /// The order of this grant among all grants of the name. Re-entry keeps the token of the first entry.
     pub fence: FencingToken,
-    /// The ttl that the backend really keeps; never shorter than what was asked.
+    /// The ttl that the backend really keeps; never shorter than requested.
     pub ttl: Duration,
-    /// Which request the lease began with.
+    /// The request with which the lease began.
     pub begun: Begun,
-    /// How many entries the owner has, this one included; 1 for a plain lock.
+    /// The number of entries of the owner, this one included; 1 for a plain lock.
     pub depth: u32,
-    /// How many consecutive fences, from `fence` on, belong to this grant: every later grant of the name is greater
-    /// than all of them. 1 from a driver that cannot tell, and for a re-entrant lock. May differ from what was asked for.
+    /// The number of consecutive fences, from `fence` on, that belong to this grant: every later grant of the name is
+    /// greater than all of them. 1 from a driver that cannot reserve fences, and for a re-entrant lock. May differ from
+    /// the requested number.
     pub fences: u32,
 }
 
 impl Grant {
-    /// A lease that began now, of one fence and one entry.
+    /// Makes a lease that began now, of one fence and one entry.
     #[must_use]
     pub const fn new(fence: FencingToken, ttl: Duration) -> Self {
         Self { fence, ttl, begun: Begun::Now, depth: 1, fences: 1 }
@@ -206,26 +210,26 @@ setters!(const Grant {
     with_fences => fences: u32,
 });
 
-/// Which request a lease began with. Decides which send time the holder's deadline is counted from.
+/// The request with which a lease began. The holder's deadline is counted from the send time of that request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begun {
-    /// With the request that this is the answer to: the backend set the full ttl now.
+    /// This request: the backend set the full ttl now.
     Now,
-    /// With an earlier request of the same token, whose answer was lost: the backend did not touch the ttl now.
+    /// An earlier request of the same token, whose answer was lost: the backend did not touch the ttl now.
     Earlier,
 }
 
-/// Why the lock was not granted, and when it is worth asking again without being woken.
+/// The state of a busy lock, and the time for the next request without a wake-up.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct Busy {
-    /// How many waiters are before this one; `None` when it did not join a queue.
+    /// The number of waiters ahead of this one; `None` when it did not join a queue.
     pub position: Option<u32>,
-    /// The soonest the lock could become free by itself (the holder's lease, the head's presence). The engine asks
-    /// again then, and otherwise only at its slow fallback rate. `None` when only a wake-up can help.
+    /// The soonest time at which the lock could become free by itself (the holder's lease, the head's presence). The
+    /// engine asks again then, and otherwise only at its slow fallback rate. `None` when only a wake-up can help.
     pub recheck_after: Option<Duration>,
-    /// When this was answered, by the backend's own clock, counted from wherever it likes. With it, a waiter can tell
-    /// when a lease that it is [handed](super::Signal::Handed) began. `None` from a driver that hands none.
+    /// The time of this answer, by the backend's own clock, counted from any origin. With it, a waiter can compute the
+    /// beginning of a lease that it is [handed](super::Signal::Handed). `None` from a driver that does not hand over.
     pub answered_at: Option<Duration>,
 }
 
@@ -239,14 +243,14 @@ setters!(const Busy {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Hold {
-    /// Which lock.
+    /// The name of the lock.
     pub name: LockName,
-    /// Whose lease.
+    /// The token of the lease.
     pub token: OwnerToken,
 }
 
 impl Hold {
-    /// The lease that this token has.
+    /// Makes the hold of this token.
     #[must_use]
     pub const fn new(name: LockName, token: OwnerToken) -> Self {
         Self { name, token }
@@ -262,16 +266,16 @@ setters!(Hold {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ReentrantEntry {
-    /// Which lock.
+    /// The name of the lock.
     pub name: LockName,
-    /// Whose lock.
+    /// The owner of the lock.
     pub owner: OwnerId,
-    /// Which entry: each has a token of its own, so that a repeated frame changes nothing.
+    /// The token of the entry: each entry has its own, so that a repeated request changes nothing.
     pub token: OwnerToken,
 }
 
 impl ReentrantEntry {
-    /// The entry of this owner that has this token.
+    /// Makes the entry of this owner with this token.
     #[must_use]
     pub const fn new(name: LockName, owner: OwnerId, token: OwnerToken) -> Self {
         Self { name, owner, token }
@@ -288,16 +292,16 @@ setters!(ReentrantEntry {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ReentrantHold {
-    /// Which lock.
+    /// The name of the lock.
     pub name: LockName,
-    /// Whose lock.
+    /// The owner of the lock.
     pub owner: OwnerId,
     /// The fence of the hold: a later hold of the same owner is another one.
     pub fence: FencingToken,
 }
 
 impl ReentrantHold {
-    /// The hold of this owner that has this fence.
+    /// Makes the hold of this owner with this fence.
     #[must_use]
     pub const fn new(name: LockName, owner: OwnerId, fence: FencingToken) -> Self {
         Self { name, owner, fence }
@@ -310,7 +314,7 @@ setters!(ReentrantHold {
     with_fence => fence: FencingToken,
 });
 
-/// The answer to a renewal. A failure on the way is an error, never [`Renewed::Lost`].
+/// The answer to a renewal. A failure of the request is an error, never [`Renewed::Lost`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Renewed {
     /// The lease lasts at least `ttl` from now.
@@ -318,7 +322,7 @@ pub enum Renewed {
         /// The ttl that the backend really keeps.
         ttl: Duration,
     },
-    /// Proof that the lease is no more: expired, taken by another, released or forced. Nothing was changed.
+    /// Proof that the lease has ended: expired, taken by another, released or forced. Nothing was changed.
     Lost,
 }
 
@@ -336,7 +340,7 @@ pub enum Released {
 pub enum Exited {
     /// The entry is undone, others remain.
     Inside {
-        /// How many remain.
+        /// The number of remaining entries.
         depth: u32,
     },
     /// The last entry is undone, the lock is free.
@@ -348,21 +352,21 @@ pub enum Exited {
 /// The answer to a forced release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ForceReleased {
-    /// Somebody held it; it is free now, and the next waiter was woken.
+    /// It was held; it is free now, and the next waiter was woken.
     Released,
-    /// Nobody held it.
+    /// It was not held.
     NotHeld,
     /// Another hold than the expected one has it now. Nothing was changed.
     Changed,
 }
 
-/// What an operator can see of a lock.
+/// An operator's view of a lock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Inspection {
-    /// Who holds it.
+    /// The holder of the lock.
     pub holder: Option<Holder>,
-    /// How many places in its queue are taken. The tasks of one client that want the same share one, see
+    /// The number of places in its queue. Tasks of one client with the same options share one place, see
     /// [`holders_per_grant`](crate::ClientBuilder::holders_per_grant).
     pub waiters: u32,
 }
@@ -372,28 +376,28 @@ setters!(Inspection {
     with_waiters => waiters: u32,
 });
 
-/// Who holds a lock.
+/// The holder of a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holder {
-    /// The holder's note; `None` if it left none, or if the holder is a foreign client that has no such thing.
+    /// The holder's note; `None` if it left none, or if the holder is a foreign client without labels.
     pub label: Option<Label>,
     /// The fence of the hold; `None` for a foreign client's.
     pub fence: Option<FencingToken>,
-    /// For how long it has been held, by the backend's clock; `None` for a foreign client's, and where
+    /// The time for which it has been held, by the backend's clock; `None` for a foreign client's hold, and where
     /// [`Introspection::Ageless`](super::Introspection::Ageless) is declared.
     pub held_for: Option<Duration>,
-    /// How long the lease lasts without renewal; `None` if it has no end (only a foreign client's has none).
+    /// The time that the lease lasts without renewal; `None` if it has no end (only a foreign client's has none).
     pub remaining: Option<Duration>,
-    /// How many entries: 1 for a plain lock.
+    /// The number of entries: 1 for a plain lock.
     pub depth: u32,
-    /// Whose re-entrant lock it is; `None` for a plain one, and for an owner of another process where
+    /// The owner of a re-entrant lock; `None` for a plain one, and for an owner of another process where
     /// [`OwnerScope::Process`](super::OwnerScope::Process) is declared.
     pub owner: Option<OwnerId>,
 }
 
 impl Default for Holder {
-    /// A holder of a plain lock, of whom nothing else is known.
+    /// Makes a holder of a plain lock without further information.
     fn default() -> Self {
         Self { label: None, fence: None, held_for: None, remaining: None, depth: 1, owner: None }
     }
@@ -410,32 +414,33 @@ setters!(Holder {
 
 // What a driver promises of its locks. Enums and ranges, no booleans: the kind of difference is what a user must know.
 
-/// What a driver's plain locks promise. Constant for the life of the driver.
+/// The capabilities of a driver's plain locks. Constant for the life of the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LockCapabilities {
-    /// What can break exclusion, beyond clocks that run apart further than the drift bound.
+    /// The events that can break exclusion, in addition to clock differences beyond the drift bound.
     pub exclusion: Exclusion,
-    /// How far fencing tokens can be trusted to grow.
+    /// The guarantee that fencing tokens grow.
     pub fencing: Fencing,
-    /// How waiters learn that the lock is free, and in which order they are served.
+    /// The notification of waiters when the lock is free, and their order.
     pub waiting: Waiting,
-    /// Which ttls the backend can keep.
+    /// The ttls that the backend can keep.
     pub ttl: TtlRange,
-    /// What [`DistributedLock::inspect`] can tell.
+    /// The information that [`DistributedLock::inspect`] returns.
     pub introspection: Introspection,
-    /// Whether a lease can be taken away.
+    /// The support of taking a lease away.
     pub revocation: Revocation,
-    /// The most waiters that one lock's queue holds; `None` where there is no queue.
+    /// The most waiters that one lock's queue holds; `None` if there is no queue.
     pub max_waiters: Option<u32>,
-    /// How many holds one [`DistributedLock::renew`] may carry; at least 1.
+    /// The most holds of one [`DistributedLock::renew`]; at least 1.
     pub renew_batch: usize,
-    /// The most consecutive fences that one grant can carry; 1 from a driver that cannot reserve any.
+    /// The most consecutive fences of one grant; 1 from a driver that cannot reserve any.
     pub max_fences: u32,
 }
 
 impl LockCapabilities {
-    /// Locks that can be inspected and revoked, have no limit of waiters, and are renewed one by one, of one fence a grant.
+    /// Declares locks that can be inspected and revoked, have no limit of waiters, and are renewed one by one, of one
+    /// fence a grant.
     #[must_use]
     pub const fn new(exclusion: Exclusion, fencing: Fencing, waiting: Waiting, ttl: TtlRange) -> Self {
         Self {
@@ -464,18 +469,18 @@ setters!(const LockCapabilities {
     with_max_fences => max_fences: u32,
 });
 
-/// What re-entrant locks of a driver promise beyond those of its plain locks.
+/// The capabilities of a driver's re-entrant locks, in addition to those of its plain locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReentrantCapabilities {
-    /// Where the same [`OwnerId`](crate::OwnerId) is the same owner.
+    /// The scope in which the same [`OwnerId`](crate::OwnerId) is the same owner.
     pub scope: OwnerScope,
     /// The deepest re-entry; one more is refused with [`ErrorKind::LimitReached`].
     pub max_depth: u32,
 }
 
 impl ReentrantCapabilities {
-    /// Re-entry of owners known in this scope, up to this depth.
+    /// Declares re-entry of owners known in this scope, up to this depth.
     #[must_use]
     pub const fn new(scope: OwnerScope, max_depth: u32) -> Self {
         Self { scope, max_depth }
@@ -487,47 +492,47 @@ setters!(const ReentrantCapabilities {
     with_max_depth => max_depth: u32,
 });
 
-/// How waiters are served.
+/// The notification and order of waiters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Waiting {
-    /// By asking again, with back-off. No order.
+    /// Waiters poll, with back-off. No order.
     Poll,
-    /// Woken by the backend. No order.
+    /// The backend wakes waiters. No order.
     Notified,
-    /// Queued and woken in order of arrival, one at a time; a waiter that stopped asking lapses.
+    /// Queued and woken in order of arrival, one at a time; the place of a waiter that stopped asking expires.
     Fifo,
 }
 
-/// What can be seen of a lock from outside.
+/// The information that `inspect` returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Introspection {
-    /// Nothing: `inspect` is refused with [`ErrorKind::Unsupported`].
+    /// None: `inspect` is refused with [`ErrorKind::Unsupported`].
     None,
-    /// As [`Introspection::Full`], but not since when: the backend keeps no times.
+    /// As [`Introspection::Full`], but without the time since the grant: the backend keeps no times.
     Ageless,
-    /// The holder: label, fence, since when, for how long, depth; and how many wait.
+    /// The holder: label, fence, time since the grant, remaining time, depth; and the number of waiters.
     Full,
 }
 
-/// Whether an operator can take a lease away.
+/// The support of taking a lease away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Revocation {
-    /// No: `force_release` is refused with [`ErrorKind::Unsupported`].
+    /// None: `force_release` is refused with [`ErrorKind::Unsupported`].
     None,
-    /// Yes; the holder learns of it at its next renewal or check-back, fences keep growing.
+    /// Supported; the holder notices at its next renewal or check-back, fences keep growing.
     Forced,
 }
 
-/// Where the same owner id means the same owner.
+/// The scope in which the same owner id means the same owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OwnerScope {
     /// Inside one process, through every client of it that reaches the same locks.
     Process,
-    /// Everywhere the backend is reached from.
+    /// Every process that reaches the backend.
     Backend,
 }
 
@@ -547,24 +552,24 @@ impl TtlRange {
     pub(crate) fn check(&self, ttl: Ttl) -> Result<()> {
         let length = ttl.get();
         if length < self.min || length > self.max {
-            let text = format!("this backend keeps leases of {:?} to {:?}, not of {length:?}", self.min, self.max);
+            let text = format!("this backend supports leases of {:?} to {:?}, not of {length:?}", self.min, self.max);
             return Err(Error::new(ErrorKind::InvalidArgument, text));
         }
         if !length.as_nanos().is_multiple_of(self.granularity.as_nanos().max(1)) {
-            let text = format!("this backend keeps leases in steps of {:?}, not of {length:?}", self.granularity);
+            let text = format!("this backend supports leases in steps of {:?}, not of {length:?}", self.granularity);
             return Err(Error::new(ErrorKind::InvalidArgument, text));
         }
         Ok(())
     }
 
-    /// The longest ttl of the backend that is not above `wanted`; the shortest of all if there is none.
+    /// Returns the longest ttl of the backend that is not above `wanted`; the shortest of all if there is none.
     pub(crate) fn at_most(&self, wanted: Duration) -> Duration {
         let step = self.granularity.max(Duration::from_millis(1)).as_nanos();
         let whole = wanted.min(self.max).as_nanos() / step * step;
         Duration::from_nanos(u64::try_from(whole).unwrap_or(u64::MAX)).max(self.min)
     }
 
-    /// The shortest ttl of the backend that is not below `wanted`; `None` if that is longer than any.
+    /// Returns the shortest ttl of the backend that is not below `wanted`; `None` if that is longer than any.
     pub(crate) fn at_least(&self, wanted: Duration) -> Option<Ttl> {
         let step = self.granularity.max(Duration::from_millis(1)).as_nanos();
         let whole = wanted.max(self.min).as_nanos().div_ceil(step) * step;

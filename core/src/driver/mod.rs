@@ -1,26 +1,27 @@
 //! The driver's side: small object-safe traits, one round trip a method.
 //!
-//! Everything clever (waiting, renewal, deadlines, clean-up) stands once, in the portable types above
-//! ([`Client`](crate::Client), [`Lock`](crate::Lock), [`Reentrant`](crate::Reentrant)). A driver translates requests to
-//! its backend and answers honestly:
+//! The portable types above it ([`Client`](crate::Client), [`Lock`](crate::Lock), [`Reentrant`](crate::Reentrant))
+//! implement waiting, renewal, deadlines and clean-up once. A driver translates requests to its backend and answers
+//! honestly:
 //!
-//! * **One round trip a method.** No retry, no sleep, no spawned work of its own, no logging above debug. Where the
-//!   backend leaves no choice, write down how many.
+//! * **One round trip a method.** No retry, no sleep, no spawned work, no logging above debug. If the backend leaves no
+//!   choice, document the number.
 //! * **Contention is an answer**, not an error: [`Acquisition::Busy`].
-//! * **Say what is known.** [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) promises that the request was not
-//!   applied; anything else that failed on the way is [`ErrorKind::Indeterminate`](crate::ErrorKind::Indeterminate).
+//! * **Errors state the known facts.** [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) promises that the
+//!   request was not applied; any other failure of the request is
+//!   [`ErrorKind::Indeterminate`](crate::ErrorKind::Indeterminate).
 //! * **Every method may be called concurrently**, also for the same name.
 //! * **Every future may be dropped half-way.** The request may then be applied or not; the caller cleans up with
 //!   [`DistributedLock::abandon`].
 //! * **Idempotent by token.** Asking again with the same [`OwnerToken`](crate::OwnerToken) changes neither fence, depth
 //!   nor place in the queue.
 //!
-//! `docs/writing-a-driver.md` walks through a whole driver, and the crate `tenure-conformance` proves it.
+//! `docs/writing-a-driver.md` walks through a whole driver, and the crate `tenure-conformance` tests it.
 
 // How a request or an answer gets what its constructor does not take.
 
-/// Methods that change one field each. A type that is made by its constructor and by these may get a field more without
-/// breaking anybody.
+/// Methods that change one field each. A type that is made by its constructor and by these may get a further field
+/// without breaking callers.
 macro_rules! setters {
     ($type:ident { $($setter:ident => $field:ident: $of:ty,)+ }) => {
         impl $type {
@@ -53,6 +54,7 @@ use std::sync::Arc;
 mod capability;
 mod counted;
 mod lock;
+mod on_runtime;
 mod operator;
 mod queue;
 mod queue_request;
@@ -72,6 +74,7 @@ pub use lock::{
     Inspection, Introspection, LockCapabilities, OwnerScope, Queueing, ReentrantCapabilities, ReentrantEntry,
     ReentrantHold, ReentrantLock, Released, Renewed, Revocation, TtlRange, Waiting,
 };
+pub use on_runtime::OnRuntime;
 pub use operator::{
     Census, CensusCapabilities, CensusOrder, CensusPlace, Checkup, Concern, Doctor, Finding, HeldLock, HeldPage, Topic,
     WaitersCounted,
@@ -114,13 +117,13 @@ pub struct Backend {
 }
 
 impl Backend {
-    /// A backend with plain locks.
+    /// Makes a backend with plain locks.
     #[must_use]
     pub fn new(locks: Arc<dyn DistributedLock>) -> Self {
         Self { locks, reentrant: None, queue: None, doctor: None, census: None }
     }
 
-    /// Adds re-entrant locks. They live in the same names: a name held one way is busy the other way.
+    /// Adds re-entrant locks. They have the same names: a name held one way is busy the other way.
     #[must_use]
     pub fn with_reentrant(mut self, reentrant: Arc<dyn ReentrantLock>) -> Self {
         self.reentrant = Some(reentrant);
@@ -134,45 +137,45 @@ impl Backend {
         self
     }
 
-    /// Adds somebody who knows what the servers mean for locks.
+    /// Adds the driver's health check.
     #[must_use]
     pub fn with_doctor(mut self, doctor: Arc<dyn Doctor>) -> Self {
         self.doctor = Some(doctor);
         self
     }
 
-    /// Adds the list of the locks that are held.
+    /// Adds the list of held locks.
     #[must_use]
     pub fn with_census(mut self, census: Arc<dyn Census>) -> Self {
         self.census = Some(census);
         self
     }
 
-    /// The plain locks.
+    /// Returns the plain locks.
     #[must_use]
     pub fn locks(&self) -> &Arc<dyn DistributedLock> {
         &self.locks
     }
 
-    /// The re-entrant locks, if the driver has them.
+    /// Returns the re-entrant locks, if the driver has them.
     #[must_use]
     pub fn reentrant(&self) -> Option<&Arc<dyn ReentrantLock>> {
         self.reentrant.as_ref()
     }
 
-    /// The delay queues, if the driver has them.
+    /// Returns the delay queues, if the driver has them.
     #[must_use]
     pub fn queue(&self) -> Option<&Arc<dyn DelayQueue>> {
         self.queue.as_ref()
     }
 
-    /// Who knows the servers, if the driver has somebody.
+    /// Returns the health check, if the driver has one.
     #[must_use]
     pub fn doctor(&self) -> Option<&Arc<dyn Doctor>> {
         self.doctor.as_ref()
     }
 
-    /// The list of the locks that are held, if the driver has one.
+    /// Returns the list of held locks, if the driver has one.
     #[must_use]
     pub fn census(&self) -> Option<&Arc<dyn Census>> {
         self.census.as_ref()

@@ -1,4 +1,4 @@
-//! What operators ask a backend: which locks are held, and how its servers are.
+//! Traits for operators: the list of held locks, and the health of a backend's servers.
 
 use std::fmt::{self, Debug};
 
@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use crate::driver::Holder;
 use crate::value::error::{LockName, Result};
 
-/// Lists the locks that are held under a prefix. A driver offers it where the backend can list names
+/// Lists the held locks under a prefix. A driver offers it if the backend can list names
 /// ([`Backend::with_census`](super::Backend::with_census)); users call
 /// [`Client::held_locks`](crate::Client::held_locks).
 ///
@@ -16,38 +16,40 @@ use crate::value::error::{LockName, Result};
 /// first request of a list until after the last one is on it; one that is taken or released meanwhile is or is not.
 #[async_trait]
 pub trait Census: Debug + Send + Sync + 'static {
-    /// What a list promises. Constant; does no I/O.
+    /// Returns the capabilities of a list. Constant; does no I/O.
     fn capabilities(&self) -> CensusCapabilities;
 
-    /// A page of the locks that are held now and whose names begin with exactly the bytes of `prefix`: all locks if it is
-    /// empty. Goes on at `from`, the [`next`](HeldPage::next) of the page before, or begins where there is none.
+    /// Returns a page of the locks that are held now and whose names begin with exactly the bytes of `prefix`: all
+    /// locks if it is empty. Continues at `from`, the [`next`](HeldPage::next) of the page before, or begins if there
+    /// is none.
     ///
-    /// At most `max` locks, which is 1 to [`max_page`](CensusCapabilities::max_page). A page may hold fewer, and none, and
-    /// not be the last one: the work for one page is bounded by `max`, however many keys the backend has. Only a page
-    /// without `next` is the last. Changes nothing.
+    /// At most `max` locks, which is 1 to [`max_page`](CensusCapabilities::max_page). A page may hold fewer, or none,
+    /// and not be the last one: the work for one page is bounded by `max`, however many keys the backend has. Only a
+    /// page without `next` is the last. Changes nothing.
     ///
-    /// Locks that are free, or whose lease has ended, are not on it, and neither are names that are only waited for.
+    /// Free locks, locks whose lease has ended, and names that have only waiters are not on it.
     ///
-    /// May be called concurrently, and the future may be dropped half-way. A place that this driver did not give, or that it
-    /// gave for another prefix, is refused with [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument) or begins
-    /// anywhere. A right that is missing is [`ErrorKind::Denied`](crate::ErrorKind::Denied), and names the right.
+    /// May be called concurrently, and the future may be dropped half-way. A place that this driver did not give, or
+    /// that it gave for another prefix, is refused with
+    /// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument) or begins anywhere. A missing permission is
+    /// [`ErrorKind::Denied`](crate::ErrorKind::Denied), and the error names the permission.
     async fn held(&self, prefix: &[u8], from: Option<&CensusPlace>, max: usize) -> Result<HeldPage>;
 }
 
-/// What a driver's list of held locks promises. Constant for the life of the driver.
+/// The capabilities of a driver's list of held locks. Constant for the life of the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CensusCapabilities {
-    /// In which order the names come.
+    /// The order of the names.
     pub order: CensusOrder,
-    /// Whether those are counted who wait.
+    /// The support of counting waiters.
     pub waiters: WaitersCounted,
     /// The most locks of one page.
     pub max_page: usize,
 }
 
 impl CensusCapabilities {
-    /// A list in this order, with pages of up to 500 locks and the number of those who wait.
+    /// Declares a list in this order, with pages of up to 500 locks and the number of waiters.
     #[must_use]
     pub const fn new(order: CensusOrder) -> Self {
         Self { order, waiters: WaitersCounted::Yes, max_page: 500 }
@@ -60,38 +62,39 @@ setters!(const CensusCapabilities {
     with_max_page => max_page: usize,
 });
 
-/// In which order a list tells names.
+/// The order of names in a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CensusOrder {
     /// In the order of their bytes, each once.
     Sorted,
-    /// In no order. A name may come twice, on different pages, while the backend moves its keys.
+    /// No order. A name may occur twice, on different pages, while the backend moves its keys.
     None,
 }
 
-/// Whether a list counts those who wait.
+/// The support of counting waiters in a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WaitersCounted {
-    /// Yes, in the request that lists.
+    /// Counted, in the request that lists.
     Yes,
-    /// No: [`HeldLock::waiters`] is `None`. [`inspect`](super::DistributedLock::inspect) counts those of one lock.
+    /// Not counted: [`HeldLock::waiters`] is `None`. [`inspect`](super::DistributedLock::inspect) counts those of one
+    /// lock.
     No,
 }
 
-/// Where a list of held locks goes on. Opaque: of the driver that gave it, and of the prefix that was asked for.
+/// A position in a list of held locks. Opaque: valid for the driver that gave it, and for the requested prefix.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct CensusPlace(Vec<u8>);
 
 impl CensusPlace {
-    /// A place of these bytes; what they mean is the driver's business.
+    /// Makes a place of these bytes; their meaning is up to the driver.
     #[must_use]
     pub const fn new(bytes: Vec<u8>) -> Self {
         Self(bytes)
     }
 
-    /// The bytes, as the driver gave them.
+    /// Returns the bytes, as the driver gave them.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
@@ -108,14 +111,14 @@ impl Debug for CensusPlace {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HeldPage {
-    /// The locks, in the order that [`CensusCapabilities::order`] tells.
+    /// The locks, in the order of [`CensusCapabilities::order`].
     pub locks: Vec<HeldLock>,
-    /// Where the list goes on; `None` behind its end.
+    /// The position of the next page; `None` after the last one.
     pub next: Option<CensusPlace>,
 }
 
 impl HeldPage {
-    /// A page of these locks, behind which the list goes on at `next`.
+    /// Makes a page of these locks, after which the list continues at `next`.
     #[must_use]
     pub const fn new(locks: Vec<HeldLock>, next: Option<CensusPlace>) -> Self {
         Self { locks, next }
@@ -127,21 +130,21 @@ setters!(HeldPage {
     with_next => next: Option<CensusPlace>,
 });
 
-/// A lock that somebody holds.
+/// A held lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HeldLock {
-    /// Which lock.
+    /// The name of the lock.
     pub name: LockName,
-    /// Who holds it, as [`inspect`](super::DistributedLock::inspect) tells. A re-entrant hold has an
-    /// [`owner`](Holder::owner), and as many entries as [`depth`](Holder::depth) says.
+    /// The holder, as [`inspect`](super::DistributedLock::inspect) returns it. A re-entrant hold has an
+    /// [`owner`](Holder::owner), and its number of entries is [`depth`](Holder::depth).
     pub holder: Holder,
-    /// How many places in its queue are taken; `None` where they are [not counted](WaitersCounted::No).
+    /// The number of places in its queue; `None` where they are [not counted](WaitersCounted::No).
     pub waiters: Option<u32>,
 }
 
 impl HeldLock {
-    /// A lock that this holder has, with an unknown number of those who wait.
+    /// Makes a lock with this holder and an unknown number of waiters.
     #[must_use]
     pub const fn new(name: LockName, holder: Holder) -> Self {
         Self { name, holder, waiters: None }
@@ -156,18 +159,18 @@ setters!(HeldLock {
 
 // What there is to know about the servers.
 
-/// Looks at the servers of a backend. A driver offers it where there is something to tell
+/// A health check of a backend's servers. A driver offers it if there is something to report
 /// ([`Backend::with_doctor`](super::Backend::with_doctor)); users call [`Client::doctor`](crate::Client::doctor).
 #[async_trait]
 pub trait Doctor: Debug + Send + Sync + 'static {
-    /// Looks at every server that keeps locks, in a few requests to each. Changes nothing.
+    /// Checks every server that keeps locks, in a few requests to each. Changes nothing.
     ///
-    /// What is wrong with a server is a [`Finding`], and so is what cannot be looked at; an error means that nothing
-    /// could be told. May be called at any time, also concurrently; the future may be dropped half-way.
+    /// A problem of a server is a [`Finding`], and so is a check that cannot be made; an error means that no check was
+    /// possible. May be called at any time, also concurrently; the future may be dropped half-way.
     async fn examine(&self) -> Result<Checkup>;
 }
 
-/// How much a finding matters.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Concern {
@@ -179,51 +182,67 @@ pub enum Concern {
     Danger,
 }
 
-/// What was looked at.
+impl Concern {
+    /// Returns this concern if there is reason for it, otherwise [`Fine`](Self::Fine).
+    #[must_use]
+    pub fn when(self, reason: bool) -> Self {
+        if reason { self } else { Self::Fine }
+    }
+}
+
+/// The subject of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Topic {
-    /// Whether the server answers.
+    /// The reachability of the server.
     Reach,
     /// The version of the server.
     Version,
-    /// What happens when its memory is full.
+    /// The server's behaviour when its memory is full.
     Eviction,
-    /// What a restart keeps.
+    /// The data that survives a restart.
     Persistence,
-    /// How much the server stores, and what it forgets of the past.
+    /// The amount of stored data, and the removal of old data.
     Storage,
-    /// What the server itself complains of.
+    /// The server's own alarms.
     Alarms,
-    /// Who could take its place.
+    /// The servers that could replace it.
     Replicas,
-    /// How far its clock is from ours.
+    /// The difference between its clock and ours.
     Clock,
-    /// What the user may do.
+    /// The permissions of the user.
     Rights,
 }
 
-/// One thing that was looked at, on one server.
+/// The result of one check, on one server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {
-    /// Which server: its address, or what the configuration calls it.
+    /// The server: its address, or its name in the configuration.
     pub server: String,
-    /// What was looked at.
+    /// The subject of the check.
     pub topic: Topic,
-    /// How much it matters.
+    /// The severity.
     pub concern: Concern,
-    /// What was seen.
+    /// The observed state.
     pub seen: String,
-    /// What that means for locks.
+    /// The consequence for locks.
     pub meaning: String,
 }
 
 impl Finding {
-    /// What was seen there, and what it means.
+    /// Makes a finding of the observed state and its consequence.
     #[must_use]
     pub const fn new(server: String, topic: Topic, concern: Concern, seen: String, meaning: String) -> Self {
         Self { server, topic, concern, seen, meaning }
+    }
+
+    /// Makes a finding, of a server to be named by `with_server`, whose consequence depends on the concern: `well` if it is
+    /// [`Fine`](Concern::Fine), `otherwise` if not.
+    #[must_use]
+    pub fn judged(topic: Topic, seen: String, concern: Concern, well: &str, otherwise: &str) -> Self {
+        let meaning = if concern == Concern::Fine { well } else { otherwise };
+        Self::new(String::new(), topic, concern, seen, meaning.to_owned())
     }
 }
 
@@ -235,20 +254,20 @@ setters!(Finding {
     with_meaning => meaning: String,
 });
 
-/// The report of a check-up.
+/// The report of a health check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checkup {
     findings: Vec<Finding>,
 }
 
 impl Checkup {
-    /// Everything that was looked at, server by server as far as the driver can.
+    /// Returns all findings, server by server as far as the driver can.
     #[must_use]
     pub fn findings(&self) -> &[Finding] {
         &self.findings
     }
 
-    /// The greatest concern of all.
+    /// Returns the greatest concern of all.
     #[must_use]
     pub fn concern(&self) -> Concern {
         self.findings.iter().map(|finding| finding.concern).max().unwrap_or(Concern::Fine)
@@ -283,7 +302,7 @@ impl fmt::Display for Finding {
 }
 
 impl fmt::Display for Checkup {
-    /// One line for each finding.
+    /// Prints one line for each finding.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.findings.iter().try_for_each(|finding| writeln!(f, "{finding}"))
     }

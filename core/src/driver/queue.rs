@@ -1,4 +1,4 @@
-//! The trait behind delay queues, and what operators are told of them.
+//! The trait of delay queues, and the types of its operators' methods.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -20,152 +20,166 @@ use crate::value::queue::{
 /// then `InFlight` for the length of a lease. A settlement removes it, schedules it again, or moves it to the dead
 /// letters. A lease that ends makes the message due again: its place is the lease's end.
 ///
-/// **No background role.** Whatever must be repaired (leases that ended, messages without attempts left, orphans of a
-/// crash) is repaired by [`exchange`](Self::exchange), a bounded number in each call.
+/// **No background role.** [`exchange`](Self::exchange) does all repairs (leases that ended, messages without attempts
+/// left, orphans of a crash), a bounded number in each call.
 ///
-/// **Time** is the backend's alone; requests and answers carry spans, never instants. A backend that has no clock of
-/// its own declares the error of the one it uses ([`clock_error`](QueueCapabilities::clock_error)). The queue's clock
-/// never steps back.
+/// **Time** is the backend's alone; requests and answers contain spans, never instants. A backend without its own clock
+/// declares the error of the one it uses ([`clock_error`](QueueCapabilities::clock_error)). The queue's clock never
+/// steps back.
 #[cfg_attr(feature = "mock", mockall::automock)]
 #[async_trait]
 pub trait DelayQueue: Debug + Send + Sync + 'static {
-    /// What the queues promise. Constant; does no I/O.
+    /// Returns the capabilities of the queues. Constant; does no I/O.
     fn capabilities(&self) -> QueueCapabilities;
 
     /// Stores messages, all or none, up to [`batch`](QueueCapabilities::batch): one answer for each, in order.
     ///
     /// * Each gets a number greater than all before it; equal due times are delivered in this order.
     /// * A message whose [`id`](NewMessage::id) is known (waiting, in flight, dead, or settled within its window, also
-    ///   from earlier in the same batch) is not stored: [`Pushed::Duplicate`], and nothing of the known one changes. With
-    ///   [`IfKnown::Replace`](super::IfKnown::Replace) it takes the place of one that waits, as if that had been cancelled
+    ///   from earlier in the same batch) is not stored: [`Pushed::Duplicate`], and nothing of the known one changes.
+    ///   With [`IfKnown::Replace`](super::IfKnown::Replace) it replaces a waiting one, as if that had been cancelled
     ///   and this one pushed, in one step.
-    /// * For each message, one of those who [watch](Self::watch) receives when it is due: it knew of the time already, or this
-    ///   push wakes it. A driver may wake all of them, or as many as there are messages.
-    /// * A batch of more bytes than [`request_bytes`](QueueCapabilities::request_bytes) is refused before it is sent, with
-    ///   [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument).
+    /// * For each message, one of the [watchers](Self::watch) receives when it is due: it knew of the time already, or
+    ///   this push wakes it. A driver may wake all of them, or as many as there are messages.
+    /// * A batch of more bytes than [`request_bytes`](QueueCapabilities::request_bytes) is refused before it is sent,
+    ///   with [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument).
     /// * A full queue refuses the whole batch with [`ErrorKind::LimitReached`](crate::ErrorKind::LimitReached).
     async fn push(&self, queue: &QueueName, messages: &[NewMessage]) -> Result<Vec<Pushed>>;
 
-    /// Ends deliveries, up to [`batch`](QueueCapabilities::batch), and hands out what is due, in one round trip. Never waits.
+    /// Settles deliveries, up to [`batch`](QueueCapabilities::batch), and hands out due messages, in one round trip.
+    /// Never waits.
     ///
-    /// Not atomic as a pair, but the settlements come first, and a failure promises the same as it does for a settlement: if
-    /// only the messages failed to come, it is [`ErrorKind::Indeterminate`](crate::ErrorKind::Indeterminate) or the
-    /// settlements are answered with [`Received::nothing`]. With nothing to settle and a [`max`](ReceiveRequest::max) of 0
-    /// nothing need be sent.
+    /// Not atomic as a pair, but the settlements come first, and a failure promises the same as it does for a
+    /// settlement: if only the receive failed, it is [`ErrorKind::Indeterminate`](crate::ErrorKind::Indeterminate) or
+    /// the settlements are answered with [`Received::nothing`]. With nothing to settle and a
+    /// [`max`](ReceiveRequest::max) of 0 nothing need be sent.
     ///
-    /// **Settlements.** One answer for each, in order. A receipt is valid from its delivery until it is settled, or until the
-    /// message is delivered again, moved to the dead letters, cancelled or rescheduled. The end of the lease alone does not
-    /// make it invalid. Any other receipt answers [`Settled::Stale`](super::Settled::Stale) and changes nothing. Works while the
-    /// queue is paused. What becomes of the message is told by [`Lifecycle::settle`](super::Lifecycle::settle).
+    /// **Settlements.** One answer for each, in order. A receipt is valid from its delivery until it is settled, or
+    /// until the message is delivered again, moved to the dead letters, cancelled or rescheduled. The end of the lease
+    /// alone does not make it invalid. Any other receipt answers [`Settled::Stale`](super::Settled::Stale) and changes
+    /// nothing. Works while the queue is paused. [`Lifecycle::settle`](super::Lifecycle::settle) decides the next state
+    /// of the message.
     ///
     /// **Messages.** Up to [`max`](ReceiveRequest::max) that are due, the soonest first, each with a lease, an attempt counted,
     /// and a fence greater than that of every earlier delivery of the queue.
     ///
-    /// * A message whose lease has ended is due at that instant: it is delivered again, and the older receipt dies.
-    /// * A message without attempts left moves to the dead letters instead ([`DeadCause::Exhausted`](super::DeadCause)); if it
-    ///   is there because a lease has ended, with the reason [`Reason::lease_ended`](crate::queue::Reason::lease_ended).
-    /// * A damaged message moves to the dead letters ([`DeadCause::Damaged`](super::DeadCause)), with the reason; it harms
-    ///   no other. Purges, cancellations and lists work on it.
+    /// * A message whose lease has ended is due at that instant: it is delivered again, and the older receipt becomes
+    ///   invalid.
+    /// * A message without attempts left moves to the dead letters instead
+    ///   ([`DeadCause::Exhausted`](super::DeadCause)); if it is due because a lease has ended, with the reason
+    ///   [`Reason::lease_ended`](crate::queue::Reason::lease_ended).
+    /// * A damaged message moves to the dead letters ([`DeadCause::Damaged`](super::DeadCause)), with the reason; it
+    ///   harms no other. Purges, cancellations and lists work on it.
     /// * A message that is due later than its [`ttl`](NewMessage::ttl) allows moves to the dead letters
     ///   ([`DeadCause::Expired`](super::DeadCause::Expired)).
-    /// * A message whose key is in flight is passed over, and not looked at again until the key is free.
-    /// * Hands out no more than the queue's [limits](Self::limit) allow, and then says when it is worth asking again.
+    /// * A message whose key is in flight is passed over, and not checked again until the key is free.
+    /// * Hands out no more than the queue's [limits](Self::limit) allow, and then returns the time for the next
+    ///   request.
     /// * A paused queue hands out nothing and repairs nothing.
-    /// * Looks at a bounded number of messages; [`Next::Now`](super::Next::Now) when that bound cut it short.
+    /// * Checks a bounded number of messages; [`Next::Now`](super::Next::Now) when it stopped at that bound.
     async fn exchange(&self, settles: &[Settle], request: &ReceiveRequest) -> Result<Exchanged>;
 
-    /// Sets what is left of leases, up to [`batch`](QueueCapabilities::batch): one answer for each, in order.
+    /// Sets the remaining time of leases, up to [`batch`](QueueCapabilities::batch): one answer for each, in order.
     ///
     /// A valid receipt whose lease has not ended stays the valid receipt, and its lease lasts the given span from now;
-    /// a longer rest is kept. A lease that has ended is [`Extended::Stale`] even if nobody else got the message yet:
-    /// an extension never revives. May be called again.
+    /// a longer remaining time is kept. A lease that has ended is [`Extended::Stale`] even if the message was not
+    /// delivered again yet: an extension never revives. May be called again.
     async fn extend(&self, queue: &QueueName, extensions: &[Extension]) -> Result<Vec<Extended>>;
 
-    /// Removes a message that waits, or whose lease has ended. Its id is free again at once. Otherwise it tells where the message
-    /// is, and changes nothing.
+    /// Removes a message that waits, or whose lease has ended. Its id is free again at once. Otherwise it returns the
+    /// state of the message, and changes nothing.
     async fn cancel(&self, queue: &QueueName, id: &MessageId) -> Result<Cancelled>;
 
-    /// Makes a message that waits, or whose lease has ended, due `delay` from now, sooner or later than before. Wakes
-    /// watchers if it became the soonest. Otherwise it tells where the message is, and changes nothing.
+    /// Changes the due time of a message that waits, or whose lease has ended, to `delay` from now, sooner or later
+    /// than before. Wakes watchers if it became the soonest. Otherwise it returns the state of the message, and changes
+    /// nothing.
     async fn reschedule(&self, queue: &QueueName, id: &MessageId, delay: Delay) -> Result<Rescheduled>;
 
-    /// Makes a parked message due, and keeps the turn with it until it is delivered; wakes watchers if it became the soonest.
+    /// Makes a parked message due, and keeps the turn with it until it is delivered; wakes watchers if it became the
+    /// soonest.
     ///
-    /// * Parked is a message that waits because of [`Settlement::Park`](super::Settlement::Park) or
-    ///   [`Due::Parked`](super::Due::Parked). One that is due already is given the turn all the same, in place of an
-    ///   earlier one.
-    /// * Its due time is then that of its push: it goes before all that was pushed later, since a lock is kept for it.
-    /// * The next delivery carries the turn, whoever gets it, and no other delivery does. What else happens to the message
+    /// * A parked message is one that waits because of [`Settlement::Park`](super::Settlement::Park) or
+    ///   [`Due::Parked`](super::Due::Parked). One that is due already also gets the turn, which replaces an earlier
+    ///   one.
+    /// * Its due time is then that of its push: it is delivered before all messages pushed later, since a lock is kept
+    ///   for it.
+    /// * The next delivery carries the turn, to any receiver, and no other delivery does. Other changes of the message
     ///   may keep the turn or drop it.
-    /// * The answer is that of the one request that was sent. A request that is repeated after it was carried out finds the message
-    ///   parked no more, and the caller would take the hold back from whoever handles the message under it.
+    /// * The answer is that of the one request that was sent. A request that is repeated after it was carried out finds
+    ///   the message no longer parked, and the caller would take the hold back from the receiver that handles the
+    ///   message under it.
     ///
-    /// A driver that declares [`Parking::BackOff`](super::Parking::BackOff) is not asked; it refuses with
+    /// A driver that declares [`Parking::BackOff`](super::Parking::BackOff) is not called; it refuses with
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported).
     async fn give_turn(&self, queue: &QueueName, id: &MessageId, turn: &LockTurn) -> Result<TurnGiven>;
 
-    /// Looks at a message without changing it; `None` when it is not stored (any more).
+    /// Returns a message without changing it; `None` when it is not stored (any more).
     async fn get(&self, queue: &QueueName, id: &MessageId) -> Result<Option<MessageInfo>>;
 
-    /// Looks at messages without changing them: up to `max` of those asked for, after the given place.
+    /// Lists messages without changing them: up to `max` of those requested, after the given place.
     ///
     /// * In the order of their due times, or of the ends of their leases; but messages whose key is in flight may come
     ///   after all others.
-    /// * What is in the list from the first page to the last is on exactly one of them. What comes or goes meanwhile may be
-    ///   missing, or be listed twice.
+    /// * A message that is in the list from the first page to the last is on exactly one of them. Messages that are
+    ///   added or removed meanwhile may be missing, or be listed twice.
     /// * Damaged messages are left out; a page may have fewer than `max` messages, or none, and still not be the last.
     async fn list(&self, queue: &QueueName, which: Listed, from: Option<ListPlace>, max: usize) -> Result<MessagePage>;
 
-    /// Sets how much the queue hands out to all clients together, in place of what was set before; kept until it is set
-    /// again, whoever comes or goes. Wakes watchers if a message may be delivered sooner than before. May be called again.
+    /// Limits the queue's deliveries to all clients together, and replaces earlier limits; kept until it is set again,
+    /// independently of clients. Wakes watchers if a message may be delivered sooner than before. May be called again.
     ///
-    /// * [`in_flight`](QueueLimits::in_flight): a receive hands out as many as are missing to the limit, leases that have
-    ///   ended not counted. A settlement that makes room wakes watchers if a message is due. A message that becomes due later is
-    ///   not missed: [`next`](Received::next) names its due time even while there is no room, or the driver wakes then.
-    /// * [`rate`](QueueLimits::rate): a bucket of as many tokens as the rate says, full at first, refilled evenly; each
-    ///   delivery takes one, whatever becomes of it. What is set anew begins with a full bucket.
+    /// * [`in_flight`](QueueLimits::in_flight): a receive hands out as many as are missing to the limit, leases that
+    ///   have ended not counted. A settlement that makes room wakes watchers if a message is due. A message that
+    ///   becomes due later is not missed: [`next`](Received::next) names its due time even while there is no room, or
+    ///   the driver wakes then.
+    /// * [`rate`](QueueLimits::rate): a bucket of as many tokens as the rate has deliveries, full at first, refilled
+    ///   evenly; each delivery takes one, independently of its settlement. A newly set rate begins with a full bucket.
     async fn limit(&self, queue: &QueueName, limits: &QueueLimits) -> Result<()>;
 
-    /// Counts, lag and the next due time. A queue that nobody has used is empty, not an error.
+    /// Returns counts, lag and the next due time. An unused queue is empty, not an error.
     async fn stats(&self, queue: &QueueName) -> Result<QueueStats>;
 
-    /// Stops deliveries until [`resume`](Self::resume). Settlements, extensions and pushes go on. May be called again.
+    /// Stops deliveries until [`resume`](Self::resume). Settlements, extensions and pushes continue. May be called
+    /// again.
     async fn pause(&self, queue: &QueueName) -> Result<()>;
 
     /// Ends a pause and wakes the queue's watchers. May be called again.
     async fn resume(&self, queue: &QueueName) -> Result<()>;
 
-    /// One step of a purge: removes up to `max` messages that wait, the soonest first; their ids are free again. Those
-    /// in flight and the dead letters stay.
+    /// Runs one step of a purge: removes up to `max` waiting messages, the soonest first; their ids are free again.
+    /// Those in flight and the dead letters stay.
     ///
-    /// * The first step has no place to go on from; each further one is given the place that the last one returned.
-    /// * All that waited when the purge began is gone when no place is returned, whatever was settled between two steps. A
-    ///   message that was in flight then, or was pushed or rescheduled since, may stay or go.
-    /// * A purge ends, however fast messages are pushed: a step removes something, or goes on behind what it looked at.
+    /// * The first step has no place to continue from; each further one gets the place that the last one returned.
+    /// * All messages that waited when the purge began are removed when no place is returned, whatever was settled
+    ///   between two steps. A message that was in flight then, or was pushed or rescheduled since, may or may not be
+    ///   removed.
+    /// * A purge ends, however fast messages are pushed: a step removes messages, or continues after those that it
+    ///   checked.
     async fn purge(&self, queue: &QueueName, max: usize, from: Option<PurgePlace>) -> Result<PurgeStep>;
 
-    /// The queues that hold a message, dead ones included, or are paused or limited: up to `max`, in the order of their bytes,
-    /// after the given one.
+    /// Lists the queues that hold a message, dead ones included, or are paused or limited: up to `max`, in the order of
+    /// their bytes, after the given one.
     async fn list_queues(&self, after: Option<QueueName>, max: usize) -> Result<QueuePage>;
 
-    /// Dead letters, those that died first in front: up to `max`, after the given place.
+    /// Lists dead letters, those that died first in front: up to `max`, after the given place.
     async fn dead_list(&self, queue: &QueueName, after: Option<DeadPlace>, max: usize) -> Result<DeadPage>;
 
-    /// Makes dead letters due `delay` from now, with all attempts before them again. What is not there is not counted.
+    /// Makes dead letters due `delay` from now, with all attempts again. Missing ones are not counted.
     async fn dead_redrive(&self, queue: &QueueName, which: &DeadSelection, delay: Delay) -> Result<Redriven>;
 
-    /// Removes dead letters; their ids are free again. What is not there is not counted.
+    /// Removes dead letters; their ids are free again. Missing ones are not counted.
     async fn dead_purge(&self, queue: &QueueName, which: &DeadSelection) -> Result<Purged>;
 
-    /// Listens for changes that make a message of the queue due sooner than before: a push, a settlement, a reschedule,
-    /// a redrive, a key or lock that became free, room under a limit, the end of a pause.
+    /// Subscribes to changes that make a message of the queue due sooner than before: a push, a settlement, a
+    /// reschedule, a redrive, a key or lock that became free, room under a limit, the end of a pause.
     ///
-    /// Whoever watches receives when [`next`](Received::next) says, and every 20 s at the latest: a driver that wakes one of
-    /// many counts on the others. It need not wake a watcher whose
-    /// last receive was answered with as many messages as it asked for, until that one asks again.
+    /// A watcher receives at the time of [`next`](Received::next), and every 20 s at the latest: a driver that wakes
+    /// one of many relies on the others. It need not wake a watcher whose last receive was answered with as many
+    /// messages as it asked for, until that one asks again.
     ///
-    /// Returns once a wake-up cannot be missed any more. After every gap in the link the driver wakes all watchers. Dropping the [`Watch`] ends the listening. Usually no round trip: one subscription serves the whole client. A
-    /// driver that declares [`QueueWake::Poll`](super::QueueWake::Poll) is not asked; it refuses with
+    /// Returns once a wake-up cannot be missed any more. After every gap in the connection the driver wakes all
+    /// watchers. Dropping the [`Watch`] ends the subscription. Usually no round trip: one subscription serves the whole
+    /// client. A driver that declares [`QueueWake::Poll`](super::QueueWake::Poll) is not called; it refuses with
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported).
     async fn watch(&self, queue: &QueueName) -> Result<Watch>;
 }
@@ -178,7 +192,7 @@ pub trait DelayQueueExt: DelayQueue {
         Ok(self.exchange(&[], request).await?.received)
     }
 
-    /// Ends deliveries, and asks for no messages.
+    /// Settles deliveries, and requests no messages.
     async fn settle(&self, queue: &QueueName, settles: &[Settle]) -> Result<Vec<Settled>> {
         let request = ReceiveRequest { queue: queue.clone(), max: 0, lease: Lease::DEFAULT };
         Ok(self.exchange(settles, &request).await?.settled)
@@ -194,7 +208,7 @@ impl<Q: DelayQueue + ?Sized> DelayQueueExt for Q {}
 pub enum Cancelled {
     /// It was waiting, and is removed: it will not be delivered.
     Removed,
-    /// It is being worked on. Nothing was changed.
+    /// It is in flight. Nothing was changed.
     InFlight,
     /// It is among the dead letters. Nothing was changed.
     Dead,
@@ -207,7 +221,7 @@ pub enum Cancelled {
 pub enum Rescheduled {
     /// It was waiting, and is due at the new time.
     Moved,
-    /// It is being worked on. Nothing was changed.
+    /// It is in flight. Nothing was changed.
     InFlight,
     /// It is among the dead letters. Nothing was changed.
     Dead,
@@ -215,39 +229,39 @@ pub enum Rescheduled {
     NotFound,
 }
 
-/// What can be seen of a message.
+/// An operator's view of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MessageInfo {
-    /// By what it is known.
+    /// The message's id.
     pub id: MessageId,
-    /// Where it stands; never [`MessageState::Settled`].
+    /// Its state; never [`MessageState::Settled`].
     pub state: MessageState,
-    /// How many deliveries were counted.
+    /// The number of counted deliveries.
     pub attempt: u32,
-    /// How many there may be.
+    /// The most deliveries.
     pub attempts: Attempts,
-    /// How long until it is due, or until its lease ends; zero when that is past, and for a dead letter.
+    /// The time until it is due, or until its lease ends; zero when that is past, and for a dead letter.
     pub due_in: Duration,
-    /// How long ago it was pushed.
+    /// The time since it was pushed.
     pub age: Duration,
-    /// What it carries.
+    /// Its content.
     pub payload: Payload,
     /// Its concurrency key.
     pub key: Option<ConcurrencyKey>,
     /// The lock that a worker should hold while it handles the message.
     pub lock: Option<LockName>,
-    /// Why its last delivery failed.
+    /// The reason why its last delivery failed.
     pub reason: Option<Reason>,
-    /// How long it may still be delivered, if it has an end ([`NewMessage::ttl`](super::NewMessage::ttl)); zero when that
-    /// is past.
+    /// The time that it may still be delivered, if it has a limit ([`NewMessage::ttl`](super::NewMessage::ttl)); zero
+    /// when that is past.
     pub expires_in: Option<Duration>,
-    /// On which schedule it comes again.
+    /// The schedule of a recurring message.
     pub recurrence: Option<Recurrence>,
 }
 
 impl MessageInfo {
-    /// A message that was pushed now, was never delivered, and has all that is optional left out.
+    /// Makes a message that was pushed now, was never delivered, and has no optional parts.
     #[must_use]
     pub const fn new(id: MessageId, state: MessageState, payload: Payload) -> Self {
         Self {
@@ -282,7 +296,7 @@ setters!(MessageInfo {
     with_recurrence => recurrence: Option<Recurrence>,
 });
 
-/// Which messages are listed.
+/// The messages to list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Listed {
     /// Those that are [`Scheduled`](MessageState::Scheduled) or [`Ready`](MessageState::Ready).
@@ -291,18 +305,19 @@ pub enum Listed {
     InFlight,
 }
 
-/// Where a listing goes on. Opaque: of the driver that gave it, of the queue and the kind of messages that were asked for.
+/// A position in a listing. Opaque: valid for the driver that gave it, for the queue and the kind of messages
+/// requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ListPlace([u64; 3]);
 
 impl ListPlace {
-    /// A place of these parts; what they mean is the driver's business.
+    /// Makes a place of these parts; their meaning is up to the driver.
     #[must_use]
     pub const fn new(parts: [u64; 3]) -> Self {
         Self(parts)
     }
 
-    /// The parts, as the driver gave them.
+    /// Returns the parts, as the driver gave them.
     #[must_use]
     pub const fn parts(&self) -> [u64; 3] {
         self.0
@@ -315,12 +330,12 @@ impl ListPlace {
 pub struct MessagePage {
     /// The messages.
     pub messages: Vec<MessageInfo>,
-    /// Where the next page begins; `None` when this is the last.
+    /// The position of the next page; `None` when this is the last.
     pub next: Option<ListPlace>,
 }
 
 impl MessagePage {
-    /// A page, and where the next one begins.
+    /// Makes a page with the position of the next one.
     #[must_use]
     pub const fn new(messages: Vec<MessageInfo>, next: Option<ListPlace>) -> Self {
         Self { messages, next }
@@ -332,7 +347,7 @@ setters!(MessagePage {
     with_next => next: Option<ListPlace>,
 });
 
-/// What can be seen of a queue. Every message counts in one of the first four numbers.
+/// An operator's view of a queue. Every message counts in one of the first four numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QueueStats {
@@ -340,22 +355,22 @@ pub struct QueueStats {
     pub scheduled: u64,
     /// Messages that are due, those whose lease has ended and those whose key is busy included.
     pub ready: u64,
-    /// Messages that are being worked on.
+    /// Messages in flight.
     pub in_flight: u64,
     /// Dead letters.
     pub dead: u64,
-    /// How long ago the oldest ready message became due; zero when there is none.
+    /// The time since the oldest ready message became due; zero when there is none.
     pub lag: Duration,
-    /// How long until the soonest scheduled message is due; `None` when there is none.
+    /// The time until the soonest scheduled message is due; `None` when there is none.
     pub next_due: Option<Duration>,
-    /// Whether messages are handed out.
+    /// The state of deliveries: running or paused.
     pub flow: Flow,
     /// The limits that were set; none if there are none.
     pub limits: QueueLimits,
 }
 
 impl Default for QueueStats {
-    /// Those of a queue that nobody has used.
+    /// Returns the stats of an unused queue.
     fn default() -> Self {
         Self {
             scheduled: 0,
@@ -381,21 +396,21 @@ setters!(const QueueStats {
     with_limits => limits: QueueLimits,
 });
 
-/// Whether a queue hands out messages.
+/// The state of a queue's deliveries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Flow {
-    /// It does.
+    /// The queue hands out messages.
     Running,
-    /// Not until it is resumed.
+    /// It hands out none until it is resumed.
     Paused,
 }
 
-/// Where a purge goes on.
+/// A position in a purge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PurgePlace {
-    /// No message with a greater number was there when the purge began.
+    /// The greatest number of a message present when the purge began.
     pub newest: u64,
-    /// Up to which time, as the backend counts, all messages were looked at.
+    /// The time, as the backend counts, up to which all messages were checked.
     pub at: u64,
 }
 
@@ -403,14 +418,14 @@ pub struct PurgePlace {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PurgeStep {
-    /// How many were removed.
+    /// The number of removed messages.
     pub removed: u64,
-    /// Where the next step goes on; `None` when nothing is left that waited when the purge began.
+    /// The position of the next step; `None` when no message is left that waited when the purge began.
     pub next: Option<PurgePlace>,
 }
 
 impl PurgeStep {
-    /// So many were removed; the next step goes on there.
+    /// Makes the answer of a step: so many were removed, and the next step continues at `next`.
     #[must_use]
     pub const fn new(removed: u64, next: Option<PurgePlace>) -> Self {
         Self { removed, next }
@@ -426,14 +441,14 @@ setters!(const PurgeStep {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Purged {
-    /// How many were removed.
+    /// The number of removed letters.
     pub removed: u64,
-    /// Whether calling again would remove more.
+    /// The rest that another call would remove.
     pub rest: Rest,
 }
 
 impl Purged {
-    /// So many were removed.
+    /// Makes the answer of a purge that removed so many.
     #[must_use]
     pub const fn new(removed: u64, rest: Rest) -> Self {
         Self { removed, rest }
@@ -449,14 +464,14 @@ setters!(const Purged {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Redriven {
-    /// How many are waiting again.
+    /// The number of letters that wait again.
     pub moved: u64,
-    /// Whether calling again would move more.
+    /// The rest that another call would move.
     pub rest: Rest,
 }
 
 impl Redriven {
-    /// So many were moved.
+    /// Makes the answer of a redrive that moved so many.
     #[must_use]
     pub const fn new(moved: u64, rest: Rest) -> Self {
         Self { moved, rest }
@@ -468,7 +483,7 @@ setters!(const Redriven {
     with_rest => rest: Rest,
 });
 
-/// Whether a bounded step left something to do.
+/// The rest that a bounded step left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Rest {
     /// Nothing is left.
@@ -483,12 +498,12 @@ pub enum Rest {
 pub struct QueuePage {
     /// The names, in the order of their bytes.
     pub queues: Vec<QueueName>,
-    /// Whether there are more after them.
+    /// The names after them.
     pub rest: Rest,
 }
 
 impl QueuePage {
-    /// A page of queues.
+    /// Makes a page of queues.
     #[must_use]
     pub const fn new(queues: Vec<QueueName>, rest: Rest) -> Self {
         Self { queues, rest }
@@ -500,28 +515,28 @@ setters!(QueuePage {
     with_rest => rest: Rest,
 });
 
-/// A message that is delivered no more.
+/// A message that is not delivered any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeadLetter {
-    /// By what it is known.
+    /// The message's id.
     pub id: MessageId,
     /// Its place in the order of deaths.
     pub place: DeadPlace,
-    /// What it carries.
+    /// Its content.
     pub payload: Payload,
-    /// How many deliveries were counted.
+    /// The number of counted deliveries.
     pub attempt: u32,
-    /// Why it is here.
+    /// The cause of its death.
     pub cause: DeadCause,
-    /// What its last settlement said.
+    /// The reason of its last settlement.
     pub reason: Option<Reason>,
-    /// How long ago it died.
+    /// The time since it died.
     pub died: Duration,
 }
 
 impl DeadLetter {
-    /// A message that died now, was never delivered, and of whose failure nothing is known.
+    /// Makes a message that died now, was never delivered, and has no reason.
     #[must_use]
     pub const fn new(id: MessageId, place: DeadPlace, payload: Payload, cause: DeadCause) -> Self {
         Self { id, place, payload, cause, attempt: 0, reason: None, died: Duration::ZERO }
@@ -538,27 +553,27 @@ setters!(DeadLetter {
     with_died => died: Duration,
 });
 
-/// The place of a dead letter in the order of deaths, for a listing that goes on behind it.
+/// The place of a dead letter in the order of deaths, for a listing that continues after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeadPlace {
-    /// When it died, as the backend counts.
+    /// The time of its death, as the backend counts.
     pub stamp: u64,
     /// The message's number: orders those that died at the same time.
     pub number: u64,
 }
 
-/// Why a message is dead.
+/// The cause of a message's death.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DeadCause {
     /// All attempts were used.
     Exhausted,
-    /// A worker said that it will never succeed.
+    /// A worker rejected it for good.
     Rejected,
     /// It was not delivered within its [`ttl`](super::NewMessage::ttl).
     Expired,
-    /// What is stored of it cannot be read: a foreign hand changed it, or the backend lost a part. The reason begins with
-    /// `damaged: `; what can be read is kept, the payload up to [`Payload::MAX_LEN`].
+    /// Its stored data cannot be read: a foreign client changed it, or the backend lost a part. The reason begins with
+    /// `damaged: `; the readable parts are kept, the payload up to [`Payload::MAX_LEN`].
     Damaged,
 }
 
@@ -568,12 +583,12 @@ pub enum DeadCause {
 pub struct DeadPage {
     /// The letters, those that died first in front.
     pub letters: Vec<DeadLetter>,
-    /// Whether there are more after them.
+    /// The letters after them.
     pub rest: Rest,
 }
 
 impl DeadPage {
-    /// A page of dead letters.
+    /// Makes a page of dead letters.
     #[must_use]
     pub const fn new(letters: Vec<DeadLetter>, rest: Rest) -> Self {
         Self { letters, rest }
@@ -585,7 +600,7 @@ setters!(DeadPage {
     with_rest => rest: Rest,
 });
 
-/// Which dead letters are meant.
+/// The choice of dead letters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeadSelection {
     /// These, up to the driver's batch.

@@ -1,4 +1,4 @@
-//! What a consumer or producer asks of a queue, and what a driver may answer.
+//! Requests of consumers and producers to a queue, and the driver's answers.
 
 use std::time::Duration;
 
@@ -10,25 +10,26 @@ use crate::value::token::{FencingToken, OwnerToken};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct NewMessage {
-    /// What it carries.
+    /// The message's content.
     pub payload: Payload,
-    /// When it becomes due.
+    /// The time at which it becomes due.
     pub due: Due,
-    /// The caller's name for it, always one that [`MessageId::as_name`] yields. `None`: the backend numbers it.
+    /// The caller's name for it, always one for which [`MessageId::as_name`] returns a name. `None`: the backend
+    /// numbers it.
     pub id: Option<NamedId>,
-    /// At most one message of a key is in flight.
+    /// A concurrency key: at most one message of a key is in flight.
     pub key: Option<ConcurrencyKey>,
     /// The lock that a worker should hold while it handles the message.
     pub lock: Option<LockName>,
-    /// How often it may be delivered.
+    /// The most deliveries.
     pub attempts: Attempts,
-    /// For how long after it became due by its push it may be delivered; then it is dead
+    /// The time after it became due by its push in which it may be delivered; then it is dead
     /// ([`DeadCause::Expired`](super::DeadCause::Expired)). That instant is fixed by the push: neither a retry nor a
-    /// reschedule moves it. A redrive and a [`Settlement::Recur`] take it away.
+    /// reschedule moves it. A redrive and a [`Settlement::Recur`] remove it.
     pub ttl: Option<Delay>,
-    /// What becomes of a message that is known by the same id.
+    /// The effect on a message with the same id.
     pub if_known: IfKnown,
-    /// On which schedule it comes again; the driver keeps it, and hands it out.
+    /// The schedule of a recurring message; the driver keeps it, and hands it out.
     pub recurrence: Option<Recurrence>,
 }
 
@@ -45,7 +46,7 @@ setters!(NewMessage {
 });
 
 impl NewMessage {
-    /// A message that is due at once, has all that is optional left out, and keeps what is known.
+    /// Makes a message that is due at once, has no optional parts, and keeps a known message.
     #[must_use]
     pub fn new(payload: Payload) -> Self {
         Self {
@@ -61,7 +62,7 @@ impl NewMessage {
         }
     }
 
-    /// How many bytes of payload, names and texts it has, which is what a request's bound counts.
+    /// Returns the number of bytes of its payload, names and texts, which is counted against a request's bound.
     #[must_use]
     pub fn bytes(&self) -> usize {
         let id = self.id.as_ref().and_then(|named| named.id.as_name()).map_or(0, <[u8]>::len);
@@ -72,14 +73,14 @@ impl NewMessage {
     }
 }
 
-/// What a push does to a message that is known by the same id.
+/// The effect of a push on a message with the same id.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum IfKnown {
-    /// Nothing: the new one is not stored ([`Pushed::Duplicate`]).
+    /// None: the new one is not stored ([`Pushed::Duplicate`]).
     #[default]
     Keep,
     /// If it waits, or its lease has ended, it is cancelled and the new one is stored, in one step
-    /// ([`Pushed::Replaced`]). Otherwise nothing, as for [`IfKnown::Keep`].
+    /// ([`Pushed::Replaced`]). Otherwise none, as for [`IfKnown::Keep`].
     Replace,
 }
 
@@ -89,13 +90,13 @@ pub enum IfKnown {
 pub struct NamedId {
     /// The name.
     pub id: MessageId,
-    /// For how long after the message was acknowledged the name still counts as known; a cancelled or purged one is free
-    /// at once.
+    /// The time after the message was acknowledged in which the name still counts as known; a cancelled or purged one
+    /// is free at once.
     pub window: Delay,
 }
 
 impl NamedId {
-    /// A name, and for how long it stays known.
+    /// Makes a named id that stays known for this time.
     #[must_use]
     pub const fn new(id: MessageId, window: Delay) -> Self {
         Self { id, window }
@@ -107,15 +108,15 @@ setters!(NamedId {
     with_window => window: Delay,
 });
 
-/// When a message becomes due.
+/// The time at which a message becomes due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
     /// This long after the backend accepted it.
     After(Delay),
-    /// It is parked behind its [`lock`](NewMessage::lock), as by a [`Settlement::Park`]: due after this, or when it is
-    /// given its turn.
+    /// Parked behind its [`lock`](NewMessage::lock), as by a [`Settlement::Park`]: due after this, or when it is given
+    /// its turn.
     Parked {
-        /// The latest.
+        /// The longest time.
         at_most: Delay,
     },
 }
@@ -127,16 +128,16 @@ pub enum Pushed {
     Stored(MessageId),
     /// A message of its id is known already; this one was not stored.
     Duplicate(MessageState),
-    /// It is stored under its id, and the message that waited under this id is gone: it will not be delivered.
+    /// It is stored under its id, and the message that waited under this id is removed: it will not be delivered.
     Replaced(MessageId),
 }
 
-/// Where a message stands.
+/// The state of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MessageState {
     /// Waiting until it is due.
     Scheduled,
-    /// Due; or its lease has ended and nobody has received it since.
+    /// Due; or its lease has ended and it was not received since.
     Ready,
     /// Delivered, and its lease lasts.
     InFlight,
@@ -150,17 +151,17 @@ pub enum MessageState {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ReceiveRequest {
-    /// Out of which queue.
+    /// The name of the queue.
     pub queue: QueueName,
-    /// How many at most, up to [`batch`](super::QueueCapabilities::batch). With 0 nothing is handed out, and nothing looked
+    /// The most messages, up to [`batch`](super::QueueCapabilities::batch). With 0 no message is handed out or looked
     /// for: an exchange then only settles.
     pub max: usize,
-    /// For how long they are hidden from others, from now on the queue's clock.
+    /// The time that they are hidden from others, from now on the queue's clock.
     pub lease: Lease,
 }
 
 impl ReceiveRequest {
-    /// For up to `max` messages, each for the length of this lease.
+    /// Makes a request for up to `max` messages, each for the length of this lease.
     #[must_use]
     pub const fn new(queue: QueueName, max: usize, lease: Lease) -> Self {
         Self { queue, max, lease }
@@ -179,14 +180,14 @@ setters!(ReceiveRequest {
 pub struct Received {
     /// The messages, in order.
     pub deliveries: Vec<RawDelivery>,
-    /// When it is worth asking again without being woken.
+    /// The time for the next request without a wake-up.
     pub next: Next,
-    /// What the call repaired on its way.
+    /// The repairs of the call.
     pub healed: Healed,
 }
 
 impl Received {
-    /// These messages, with nothing repaired.
+    /// Makes an answer of these messages, with nothing repaired.
     #[must_use]
     pub const fn new(deliveries: Vec<RawDelivery>, next: Next) -> Self {
         Self { deliveries, next, healed: Healed { expired: 0, dead: 0, postponed: 0, orphans: 0 } }
@@ -200,7 +201,7 @@ setters!(Received {
 });
 
 impl Received {
-    /// Nothing was handed out, and nothing repaired.
+    /// Makes an answer without messages and repairs.
     #[must_use]
     pub fn nothing(next: Next) -> Self {
         Self::new(Vec::new(), next)
@@ -213,12 +214,12 @@ impl Received {
 pub struct Exchanged {
     /// One answer for each settlement, in order.
     pub settled: Vec<Settled>,
-    /// What was handed out.
+    /// The messages that were handed out.
     pub received: Received,
 }
 
 impl Exchanged {
-    /// The answers to both halves.
+    /// Makes the answers to both halves.
     #[must_use]
     pub const fn new(settled: Vec<Settled>, received: Received) -> Self {
         Self { settled, received }
@@ -230,10 +231,10 @@ setters!(Exchanged {
     with_received => received: Received,
 });
 
-/// When a queue is worth asking again, as the backend computed it after the deliveries of the same answer.
+/// The time for the next request, as the backend computed it after the deliveries of the same answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// At once: more may be due than was looked at or asked for.
+    /// At once: more may be due than was checked or requested.
     Now,
     /// After this span, when the next message becomes due, the next lease ends, or a limit allows the next delivery.
     /// Rounded up, never down.
@@ -244,17 +245,17 @@ pub enum Next {
     Paused,
 }
 
-/// What a receive repaired.
+/// The repairs of a receive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Healed {
     /// Leases found ended, whose messages were delivered again or died.
     pub expired: u32,
-    /// Messages moved to the dead letters because they had no attempts left, came too late, or are damaged.
+    /// Messages moved to the dead letters because they had no attempts left, were too late, or are damaged.
     pub dead: u32,
     /// Messages that should have died but found the dead letters full; they wait another minute.
     pub postponed: u32,
-    /// Entries without a message, left behind by a crash or by a foreign hand, and removed.
+    /// Entries without a message, left behind by a crash or by a foreign client, and removed.
     pub orphans: u32,
 }
 
@@ -269,23 +270,23 @@ setters!(const Healed {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RawDelivery {
-    /// By what the message is known: the caller's name if it has one, else the backend's number.
+    /// The message's id: the caller's name if it has one, else the backend's number.
     pub id: MessageId,
-    /// What it carries.
+    /// Its content.
     pub payload: Payload,
-    /// Which delivery this is: 1 for the first. Returned and parked deliveries are not counted.
+    /// The number of this delivery: 1 for the first. Returned and parked deliveries are not counted.
     pub attempt: u32,
-    /// How many there may be.
+    /// The most deliveries.
     pub attempts: Attempts,
-    /// Why it was delivered.
+    /// The cause of the delivery.
     pub cause: Cause,
     /// The order of this delivery among all deliveries of the queue.
     pub fence: FencingToken,
-    /// What settles this delivery and no other.
+    /// The receipt that settles this delivery and no other.
     pub receipt: Receipt,
-    /// How long ago it became due, on the queue's clock.
+    /// The time since it became due, on the queue's clock.
     pub late: Duration,
-    /// How long ago it was pushed, on the queue's clock.
+    /// The time since it was pushed, on the queue's clock.
     pub age: Duration,
     /// Its concurrency key.
     pub key: Option<ConcurrencyKey>,
@@ -293,14 +294,14 @@ pub struct RawDelivery {
     pub lock: Option<LockName>,
     /// The turn that the message was given since it was parked. It belongs to this delivery: no later one has it.
     pub turn: Option<LockTurn>,
-    /// What the last failure said about why, if one did: kept until the next settlement that says something about it.
+    /// The reason of the last failure, if it gave one: kept until the next settlement that gives one.
     pub reason: Option<Reason>,
-    /// On which schedule it comes again.
+    /// The schedule of a recurring message.
     pub recurrence: Option<Recurrence>,
 }
 
 impl RawDelivery {
-    /// The first delivery of a message that was pushed now and has all that is optional left out.
+    /// Makes the first delivery of a message that was pushed now and has no optional parts.
     #[must_use]
     pub const fn new(id: MessageId, payload: Payload, fence: FencingToken, receipt: Receipt) -> Self {
         Self {
@@ -339,11 +340,11 @@ setters!(RawDelivery {
     with_recurrence => recurrence: Option<Recurrence>,
 });
 
-/// A hold on a lock that goes along with a parked message: whoever knows the token can renew it and give it back.
+/// A hold on a lock that is stored with a parked message: a client that has the token can renew and release it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LockTurn {
-    /// Which lock.
+    /// The name of the lock.
     pub lock: LockName,
     /// The secret of the hold.
     pub token: OwnerToken,
@@ -352,7 +353,7 @@ pub struct LockTurn {
 }
 
 impl LockTurn {
-    /// The hold of this token on the lock.
+    /// Makes the hold of this token on the lock.
     #[must_use]
     pub const fn new(lock: LockName, token: OwnerToken, fence: FencingToken) -> Self {
         Self { lock, token, fence }
@@ -365,66 +366,66 @@ setters!(LockTurn {
     with_fence => fence: FencingToken,
 });
 
-/// The answer to a turn that is given to a message.
+/// The answer to a turn for a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TurnGiven {
-    /// The message is due, and has it.
+    /// The message is due, and has the turn.
     Due,
-    /// The queue is paused: nobody would take it up. Nothing was changed.
+    /// The queue is paused: no receiver would take it up. Nothing was changed.
     Paused,
     /// The message is not parked (any more). Nothing was changed.
     NotParked,
 }
 
-/// Why a message was delivered.
+/// The cause of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Cause {
     /// For the first time, or for the first time since [`Settlement::Recur`].
     First,
-    /// Its last delivery asked for another one: [`Settlement::Retry`].
+    /// Its last delivery failed and requested another one: [`Settlement::Retry`].
     Retried,
-    /// Its last delivery was given back untouched: [`Settlement::Return`].
+    /// Its last delivery was returned without work: [`Settlement::Return`].
     Returned,
     /// It was parked behind a lock: [`Settlement::Park`].
     Parked,
     /// The lease of its last delivery ended: the consumer crashed, hung, or lost the answer.
     LeaseExpired,
-    /// It was dead and an operator brought it back.
+    /// It was dead and an operator redrove it.
     Redriven,
 }
 
-/// What names one delivery of one message to the driver that made it. Opaque to everybody else; constant while the
+/// The identity of one delivery of one message, for the driver that made it. Opaque to all others; constant while the
 /// delivery lasts, extensions included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Receipt([u64; 3]);
 
 impl Receipt {
-    /// A receipt of these parts; what they mean is the driver's business. Together they are never used twice.
+    /// Makes a receipt of these parts; their meaning is up to the driver. Together they are never used twice.
     #[must_use]
     pub const fn new(parts: [u64; 3]) -> Self {
         Self(parts)
     }
 
-    /// The parts, as the driver gave them.
+    /// Returns the parts, as the driver gave them.
     #[must_use]
     pub const fn parts(&self) -> [u64; 3] {
         self.0
     }
 }
 
-/// How one delivery ends.
+/// A request to end one delivery.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Settle {
-    /// Which delivery.
+    /// The receipt of the delivery.
     pub receipt: Receipt,
-    /// How.
+    /// The settlement.
     pub how: Settlement,
 }
 
 impl Settle {
-    /// Ends this delivery so.
+    /// Makes a request that ends this delivery with this settlement.
     #[must_use]
     pub const fn new(receipt: Receipt, how: Settlement) -> Self {
         Self { receipt, how }
@@ -436,7 +437,7 @@ setters!(Settle {
     with_how => how: Settlement,
 });
 
-/// How a delivery ends.
+/// The end of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Settlement {
@@ -445,40 +446,40 @@ pub enum Settlement {
     /// The work failed: the message is due again after the delay. The last attempt makes it dead at once
     /// ([`DeadCause::Exhausted`](super::DeadCause::Exhausted)).
     Retry {
-        /// From now on the queue's clock.
+        /// The delay from now, on the queue's clock.
         after: Delay,
-        /// Kept with the message until the next settlement.
+        /// The reason, kept with the message until the next settlement.
         reason: Option<Reason>,
     },
-    /// The work was not begun, or is not to be done now: the message is due again after the delay, and the attempt is not
+    /// The work was not begun, or is postponed: the message is due again after the delay, and the attempt is not
     /// counted.
     Return {
-        /// From now on the queue's clock.
+        /// The delay from now, on the queue's clock.
         after: Delay,
     },
     /// The work cannot begin while the lock is taken: the message is parked. It is due after `at_most`, or when it is given
     /// its turn ([`give_turn`](super::DelayQueue::give_turn)). The attempt is not counted.
     Park {
-        /// Which lock.
+        /// The name of the lock.
         lock: LockName,
-        /// The latest.
+        /// The longest time.
         at_most: Delay,
     },
     /// The work will never succeed: the message moves to the dead letters
     /// ([`DeadCause::Rejected`](super::DeadCause::Rejected)).
     Dead {
-        /// Kept with the message.
+        /// The reason, kept with the message.
         reason: Option<Reason>,
     },
-    /// This occurrence of a recurring message is over: the same message is due again after the delay, with all its
-    /// attempts before it, without a turn and without the end of its [`ttl`](NewMessage::ttl), and with the cause
+    /// This occurrence of a recurring message has ended: the same message is due again after the delay, with all its
+    /// attempts again, without a turn and without the limit of its [`ttl`](NewMessage::ttl), and with the cause
     /// [`Cause::First`].
     Recur {
-        /// From now on the queue's clock.
+        /// The delay from now, on the queue's clock.
         after: Delay,
-        /// In place of the one that it was delivered with.
+        /// The recurrence that replaces the one it was delivered with.
         recurrence: Recurrence,
-        /// Why this occurrence failed, if it did: kept with the message.
+        /// The reason why this occurrence failed, if it did: kept with the message.
         reason: Option<Reason>,
     },
 }
@@ -486,9 +487,9 @@ pub enum Settlement {
 /// The answer to a [`Settle`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Settled {
-    /// Done as asked.
+    /// Done as requested.
     Done,
-    /// Done, and the message is among the dead letters now: it was asked for, or this was the last attempt.
+    /// Done, and the message is among the dead letters now: by request, or because this was the last attempt.
     Dead,
     /// The message should be dead, but the dead letters are full: it waits another minute, and is not delivered.
     Postponed,
@@ -500,14 +501,14 @@ pub enum Settled {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Extension {
-    /// Whose.
+    /// The receipt of the delivery.
     pub receipt: Receipt,
-    /// How long it should last from now; a longer rest is kept.
+    /// The length that it should have from now; a longer remaining time is kept.
     pub lease: Lease,
 }
 
 impl Extension {
-    /// Makes this delivery last.
+    /// Makes a request that extends this delivery.
     #[must_use]
     pub const fn new(receipt: Receipt, lease: Lease) -> Self {
         Self { receipt, lease }
@@ -519,10 +520,10 @@ setters!(const Extension {
     with_lease => lease: Lease,
 });
 
-/// The answer to an [`Extension`]. A failure on the way is an error, never [`Extended::Stale`].
+/// The answer to an [`Extension`]. A failure of the request is an error, never [`Extended::Stale`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Extended {
-    /// The lease lasts at least as long as asked, from now.
+    /// The lease lasts at least as long as requested, from now.
     Extended,
     /// The receipt is not valid any more, or its lease has ended. Nothing was changed.
     Stale,

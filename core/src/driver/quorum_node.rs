@@ -1,4 +1,4 @@
-//! What a node must offer, beyond plain locks, to vote in a quorum.
+//! The trait of a node that votes in a quorum, in addition to plain locks.
 
 use std::fmt;
 use std::hash::Hasher as _;
@@ -14,62 +14,63 @@ use crate::value::token::FencingToken;
 
 /// One of several independent nodes over which a quorum is taken.
 ///
-/// The locks of a node are its plain locks; this trait adds what a quorum needs so that the fencing tokens of *its*
-/// grants are unique and ordered, and so that a node that forgot its leases does not vote again too soon.
+/// The locks of a node are its plain locks; this trait adds the methods of a quorum, so that the fencing tokens of the
+/// quorum's grants are unique and ordered, and so that a node that forgot its leases does not vote again too soon.
 ///
-/// A node keeps one fence counter for each name that a quorum uses, and no other name may move it. It may forget a counter
-/// that was not used for as long as the clocks of clients, which seed the next fence, may be apart: usually for
-/// [`CLOCKS_APART`](super::CLOCKS_APART). A node that loses one sooner is a node that restarted empty.
+/// A node keeps one fence counter for each name that a quorum uses, and no other name may move it. It may forget a
+/// counter that was not used for as long as the clocks of clients, which seed the next fence, may differ: usually for
+/// [`CLOCKS_APART`](super::CLOCKS_APART). A node that loses one sooner counts as restarted with empty memory.
 #[async_trait]
 pub trait QuorumNode: DistributedLock {
     /// Votes: [`acquire`](DistributedLock::acquire), with three differences.
     ///
     /// * A new grant sets the counter of the name to `max(counter + 1, proposal)` and carries the new value. A proposal
-    ///   that is not [credible](super::CredibleFences) by the node's clock counts as none, so that a client with a broken
-    ///   clock cannot use the counter up. A counter that is not is damaged: the quorum does not count a vote that
-    ///   carries it, and a node that notices refuses.
+    ///   that is not [credible](super::CredibleFences) by the node's clock counts as none, so that a client with a
+    ///   broken clock cannot use the counter up. A counter that is not credible is damaged: the quorum does not count a
+    ///   vote that carries it, and a node that notices refuses.
     /// * A node that began with an empty memory less than [`seniority`](Ballot::seniority) ago refuses with
-    ///   [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable): a lease that it forgot could still be believed in.
+    ///   [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable): a holder could still rely on a lease that the node
+    ///   forgot.
     /// * A node that votes in another [`Electorate`] answers [`Vote::Elsewhere`]. The first ballot that a node sees
-    ///   decides which one it votes in.
+    ///   decides its electorate.
     ///
-    /// All of it is one atomic step, and a refusal changes nothing. Cancel safety is that of `acquire`.
+    /// The whole vote is one atomic step, and a refusal changes nothing. Cancel safety is that of `acquire`.
     async fn vote(&self, ballot: &Ballot) -> Result<Vote>;
 
     /// Writes a fence back: if the token holds the lock *and* the counter is at most `fence`, sets the counter (and the
-    /// hold's own fence) to `fence`, in one atomic step. Both conditions are needed: without either, two grants can
-    /// come by the same fence. A fence that is not [credible](super::CredibleFences) by the node's clock is refused.
-    /// May be called again.
+    /// hold's own fence) to `fence`, in one atomic step. Both conditions are needed: without either, two grants can get
+    /// the same fence. A fence that is not [credible](super::CredibleFences) by the node's clock is refused. May be
+    /// called again.
     async fn raise(&self, hold: &Hold, fence: FencingToken) -> Result<Raised>;
 
-    /// Makes the node vote in this electorate from now on, whatever it did before. For operators who changed the list
-    /// of nodes: while no client uses the old list, and after its last lease ended.
+    /// Makes the node vote in this electorate from now on, regardless of its earlier one. For operators after a change
+    /// of the list of nodes: while no client uses the old list, and after its last lease ended.
     async fn enroll(&self, electorate: &Electorate) -> Result<()>;
 
-    /// What tells the locks of this node from those of any other in this process: its server, database and prefix, or its
-    /// store. Nodes that answer the same keep the same locks; `None` if it cannot be told. No I/O.
+    /// Returns the identity of this node's locks in this process: its server, database and prefix, or its store. Nodes
+    /// that answer the same keep the same locks; `None` if it is not known. No I/O.
     fn identity(&self) -> Option<String>;
 
-    /// Who knows the node's server, if the driver has somebody. No I/O.
+    /// Returns the health check of the node's server, if the driver has one. No I/O.
     fn doctor(&self) -> Option<Arc<dyn Doctor>>;
 }
 
-/// What a node is asked to vote on.
+/// A request for a node's vote.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Ballot {
-    /// Who asks for which lock, and for how long.
+    /// The lock request.
     pub request: AcquireRequest,
-    /// The least fence that the asking client would like; `None` if it has no idea.
+    /// The least fence that the asking client proposes; `None` if it has no proposal.
     pub proposal: Option<FencingToken>,
-    /// For how long a node must have kept its memory before it may vote; zero where memory survives a restart.
+    /// The time that a node must have kept its memory before it may vote; zero if memory survives a restart.
     pub seniority: Duration,
-    /// Which nodes vote.
+    /// The voting nodes.
     pub electorate: Electorate,
 }
 
 impl Ballot {
-    /// A ballot without a proposal, at nodes whose memory survives a restart.
+    /// Makes a ballot without a proposal, at nodes whose memory survives a restart.
     #[must_use]
     pub const fn new(request: AcquireRequest, electorate: Electorate) -> Self {
         Self { request, electorate, proposal: None, seniority: Duration::ZERO }
@@ -86,11 +87,11 @@ setters!(Ballot {
 /// The answer to [`QuorumNode::vote`].
 #[derive(Clone, Debug)]
 pub enum Vote {
-    /// The node voted: for the token, or for whoever has the lock already.
+    /// The node voted: for the token, or for the current holder.
     Cast(Acquisition),
     /// The node belongs to another electorate. Nothing was changed.
     Elsewhere {
-        /// Which one, as [`Electorate`] is displayed.
+        /// The node's electorate, as [`Electorate`] is displayed.
         electorate: String,
     },
 }
@@ -109,8 +110,8 @@ pub enum Raised {
     },
 }
 
-/// Which nodes vote: their number and a digest of their names. Two clients with different lists of nodes would make
-/// two quorums that exclude nobody of each other; by this they notice.
+/// The voting nodes: their number and a digest of their names. Two clients with different lists of nodes would make two
+/// quorums without mutual exclusion; the electorate reveals that.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Electorate {
     nodes: u8,
@@ -118,7 +119,7 @@ pub struct Electorate {
 }
 
 impl Electorate {
-    /// The electorate of these nodes, in whatever order.
+    /// Makes the electorate of these nodes, in any order.
     #[must_use]
     pub fn of<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
         let mut names: Vec<&str> = names.into_iter().collect();
@@ -133,7 +134,7 @@ impl Electorate {
 }
 
 impl fmt::Display for Electorate {
-    /// Its text form, as nodes keep it: the number of nodes and sixteen hexadecimal digits.
+    /// Prints the text form that nodes keep: the number of nodes and sixteen hexadecimal digits.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}-{:016x}", self.nodes, self.digest)
     }

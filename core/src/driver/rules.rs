@@ -1,4 +1,4 @@
-//! Abandoned tokens, for drivers that remember them in the process.
+//! Rules that drivers share: abandoned tokens, credible fences, token buckets, and the lifecycle of a message.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -8,8 +8,8 @@ use crate::value::queue::{Attempts, Delay, Rate, Reason, Recurrence};
 use crate::value::time::LeaseInstant;
 use crate::value::token::{FencingToken, OwnerToken};
 
-/// The tokens that were abandoned a short while ago, each for [`Tombstones::LIFE`]: a request of theirs that arrives
-/// later is to be refused.
+/// The recently abandoned tokens, each remembered for [`Tombstones::LIFE`]: a request of such a token that arrives
+/// later must be refused.
 #[derive(Debug, Default)]
 pub struct Tombstones {
     until: HashMap<OwnerToken, LeaseInstant>,
@@ -17,7 +17,7 @@ pub struct Tombstones {
 }
 
 impl Tombstones {
-    /// How long a token is remembered.
+    /// The time that a token is remembered.
     pub const LIFE: Duration = Duration::from_secs(60);
 
     /// Remembers a token from now on.
@@ -29,7 +29,7 @@ impl Tombstones {
         }
     }
 
-    /// Whether the token was abandoned a short while ago.
+    /// Returns true if the token was abandoned recently.
     pub fn hold(&mut self, token: &OwnerToken) -> bool {
         self.sweep();
         self.until.contains_key(token)
@@ -52,27 +52,27 @@ impl Tombstones {
 
 // Which fences are believed in, where the clock seeds them.
 
-/// How far the wall clocks of clients and nodes of a quorum, or of servers that follow one another, may be apart: a day.
+/// The maximum difference between the wall clocks of clients and nodes of a quorum, or of successive servers: a day.
 ///
-/// A proposal that is further ahead counts as none, a fence that is further ahead is not believed, and the fence counter
-/// of a name that nobody has used for so long may be forgotten: whatever clock seeds the next one is past it.
+/// A proposal that is further ahead counts as none, a fence that is further ahead is not credible, and the fence
+/// counter of a name that was unused for so long may be forgotten: any clock that seeds the next one is past it.
 pub const CLOCKS_APART: Duration = Duration::from_secs(86_400);
 
-/// From here on scripts of Redis, whose numbers are doubles, cannot count by one.
+/// The number from which on Redis scripts, whose numbers are doubles, cannot count by one.
 const UNCOUNTABLE: u64 = 1 << 53;
 
 /// The fences that are credible at one moment: those below 2^53 that are at most [`CLOCKS_APART`] ahead of the clock, in
 /// microseconds since 1970.
 ///
-/// A counter beyond them is damaged, or its node lies. Whoever took it over would have no number left to count to, or
-/// would give out fences that the clock does not reach for long.
+/// A counter beyond them is damaged, or its node is faulty. A node that adopted it would have no number left to count
+/// to, or would give out fences that the clock does not reach for long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CredibleFences {
     most: u64,
 }
 
 impl CredibleFences {
-    /// Those by this machine's wall clock. A clock that stands before 1970 tells nothing, and then only 2^53 is a limit.
+    /// Returns those by this machine's wall clock. A clock before 1970 gives no bound, and then only 2^53 is a limit.
     #[must_use]
     pub fn now() -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).ok();
@@ -81,26 +81,26 @@ impl CredibleFences {
         })
     }
 
-    /// Those by a clock that shows this many microseconds since 1970.
+    /// Returns those by a clock that shows this many microseconds since 1970.
     #[must_use]
     pub fn at(micros: u64) -> Self {
         let ahead = u64::try_from(CLOCKS_APART.as_micros()).unwrap_or(u64::MAX);
         Self { most: micros.saturating_add(ahead).min(UNCOUNTABLE - 1) }
     }
 
-    /// Those and the ones by another clock.
+    /// Returns those and the ones by another clock.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self { most: self.most.max(other.most) }
     }
 
-    /// The greatest of them.
+    /// Returns the greatest of them.
     #[must_use]
     pub fn greatest(self) -> u64 {
         self.most
     }
 
-    /// Whether the fence is one of them.
+    /// Returns true if the fence is one of them.
     #[must_use]
     pub fn contain(self, fence: FencingToken) -> bool {
         fence.get() <= self.most
@@ -109,33 +109,33 @@ impl CredibleFences {
 
 // The rate of a queue, counted in one number.
 
-/// A token bucket whose whole state is the instant at which it is full again, on whatever clock the backend has: an instant in
-/// the past, or zero, is a full bucket. A driver that counts deliveries by itself stores that number with its queue.
+/// A token bucket whose whole state is the instant at which it is full again, on the backend's clock: an instant in the
+/// past, or zero, is a full bucket. A driver that counts deliveries by itself stores that number with its queue.
 ///
 /// (The generic cell rate algorithm: a token is an interval, and the bucket is how far ahead of now its end may be.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TokenBucket {
-    /// From one token to the next.
+    /// The time from one token to the next.
     interval: u64,
     size: u64,
 }
 
 impl TokenBucket {
-    /// The bucket of a rate, on a clock that counts units of `unit`: a microsecond or less, as a rate can be one delivery a
-    /// microsecond.
+    /// Makes the bucket of a rate, on a clock that counts units of `unit`: a microsecond or less, as a rate can be one
+    /// delivery a microsecond.
     #[must_use]
     pub fn new(rate: Rate, unit: Duration) -> Self {
         let interval = rate.interval().as_nanos().div_ceil(unit.as_nanos().max(1));
         Self { interval: u64::try_from(interval).unwrap_or(u64::MAX), size: u64::from(rate.deliveries().get()) }
     }
 
-    /// How many deliveries it allows now.
+    /// Returns the number of deliveries that it allows now.
     #[must_use]
     pub fn tokens(&self, full_at: u64, now: u64) -> u64 {
         self.size.saturating_sub(full_at.saturating_sub(now).div_ceil(self.interval))
     }
 
-    /// When there is a token; zero if there is one now.
+    /// Returns the time of the next token; zero if there is one now.
     #[must_use]
     pub fn token_at(&self, full_at: u64, now: u64) -> u64 {
         match self.tokens(full_at, now) {
@@ -144,19 +144,20 @@ impl TokenBucket {
         }
     }
 
-    /// When it is full again after so many deliveries.
+    /// Returns the time at which it is full again after so many deliveries.
     #[must_use]
     pub fn spent(&self, full_at: u64, now: u64, deliveries: usize) -> u64 {
         full_at.max(now).saturating_add(self.interval.saturating_mul(deliveries as u64))
     }
 
-    /// When it is full again if it is empty now. What says more was counted by a clock that is ahead of this one.
+    /// Returns the time at which it is full again if it is empty now. A later time was counted by a clock that is ahead
+    /// of this one.
     #[must_use]
     pub fn emptied(&self, now: u64) -> u64 {
         now.saturating_add(self.interval.saturating_mul(self.size))
     }
 
-    /// When it is full again after so many deliveries that were counted, but not made.
+    /// Returns the time at which it is full again after so many deliveries that were counted, but not made.
     #[must_use]
     pub fn given_back(&self, full_at: u64, deliveries: usize) -> u64 {
         full_at.saturating_sub(self.interval.saturating_mul(deliveries as u64))
@@ -304,22 +305,23 @@ mod bucket_tests {
 
 // The rule of a message's life.
 
-/// What deliveries and settlements change of a message: how often it was delivered, why it is delivered next, and why it
-/// must not be delivered any more.
+/// The state of a message that deliveries and settlements change: the number of its deliveries, the cause of the next
+/// one, and the reason why it must not be delivered any more.
 ///
-/// The rule of settlements stands here once, as a function without a clock and without a store. Where a message is kept, by
-/// which clock it is due, and how much room the dead letters have is the driver's business. `T` is an instant of that clock.
+/// The rule of settlements is implemented here once, as a function without a clock and without a store. The driver
+/// decides where a message is kept, by which clock it is due, and how much room the dead letters have. `T` is an
+/// instant of that clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lifecycle<T> {
-    /// How many deliveries were counted.
+    /// The number of counted deliveries.
     pub attempt: u32,
-    /// How many there may be.
+    /// The most deliveries.
     pub attempts: Attempts,
-    /// Why the next delivery will happen, unless the lease of the last one ends.
+    /// The cause of the next delivery, unless the lease of the last one ends.
     pub cause: Cause,
-    /// What the last failure said about why.
+    /// The reason of the last failure.
     pub reason: Option<Reason>,
-    /// On which schedule it comes again.
+    /// The schedule of a recurring message.
     pub recurrence: Option<Recurrence>,
     /// The last instant at which it may be delivered.
     pub expires: Option<T>,
@@ -327,7 +329,7 @@ pub struct Lifecycle<T> {
     pub doomed: Option<DeadCause>,
 }
 
-/// What becomes of a message that was settled.
+/// The next state of a settled message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// It is removed; its id stays known for [`NamedId::known_for`].
@@ -338,11 +340,11 @@ pub enum Fate {
     Dies(DeadCause),
 }
 
-/// How long a message waits that should be dead and finds the dead letters full.
+/// The wait of a message that should be dead when the dead letters are full.
 pub const POSTPONED: Duration = Duration::from_secs(60);
 
 impl<T: Copy + Ord> Lifecycle<T> {
-    /// Of a message that is pushed, and may be delivered until `expires`.
+    /// Makes the state of a message that is pushed, and may be delivered until `expires`.
     #[must_use]
     pub fn new(message: &NewMessage, expires: Option<T>) -> Self {
         let cause = match message.due {
@@ -353,19 +355,19 @@ impl<T: Copy + Ord> Lifecycle<T> {
         Self { attempt: 0, attempts: message.attempts, cause, reason: None, recurrence, expires, doomed: None }
     }
 
-    /// Why it must not be delivered again, if so, whatever the time.
+    /// Returns the cause why it must not be delivered again at any time, if there is one.
     #[must_use]
     pub fn doom(&self) -> Option<DeadCause> {
         self.doomed.or((self.attempt >= self.attempts.get()).then_some(DeadCause::Exhausted))
     }
 
-    /// Why it must not be delivered now, if so.
+    /// Returns the cause why it must not be delivered now, if there is one.
     #[must_use]
     pub fn doom_at(&self, now: T) -> Option<DeadCause> {
         self.doom().or(self.expires.is_some_and(|until| until < now).then_some(DeadCause::Expired))
     }
 
-    /// Settles a delivery; the caller has seen that the receipt is valid.
+    /// Settles a delivery; the caller has checked that the receipt is valid.
     pub fn settle(&mut self, how: &Settlement) -> Fate {
         match how {
             Settlement::Ack => Fate::Removed,
@@ -395,7 +397,7 @@ impl<T: Copy + Ord> Lifecycle<T> {
         }
     }
 
-    /// An operator brings it back from the dead letters.
+    /// Returns the message from the dead letters, for an operator.
     pub fn redrive(&mut self) {
         self.begin_anew(Cause::Redriven);
         self.doomed = None;
@@ -414,7 +416,7 @@ impl<T: Copy + Ord> Lifecycle<T> {
 }
 
 impl NamedId {
-    /// For how long the name of a message stays known that was acknowledged; `None` if it is free at once.
+    /// Returns the time that the name of an acknowledged message stays known; `None` if it is free at once.
     #[must_use]
     pub fn known_for(&self) -> Option<Duration> {
         Some(self.window.get()).filter(|window| !window.is_zero())

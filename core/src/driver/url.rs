@@ -1,4 +1,4 @@
-//! URLs of backends, read in one manner.
+//! A parser for the URLs of backends.
 
 use std::collections::BTreeSet;
 use std::str::FromStr;
@@ -10,12 +10,13 @@ use crate::value::error::{Error, ErrorKind, Result};
 /// The URL of a backend, in its parts: `scheme://[user[:password]@]host[:port],host…/path?parameter=value&…`, or
 /// `scheme:path?…` without the slashes.
 ///
-/// Whoever knows a parameter takes it out; [`finish`](Self::finish) refuses what nobody took, and tells what there is. The
-/// scheme is the same in capitals. User, password, path and values may be percent-encoded (a `+` is a plus sign).
+/// Each reader removes the parameters it knows; [`finish`](Self::finish) fails on any left over and lists the known
+/// ones. The scheme is the same in capitals. User, password, path and values may be percent-encoded (a `+` is a plus
+/// sign).
 ///
-/// No error repeats a part of the URL that may belong to a password; neither does `Debug`. Where a `?`, `/` or `#` in a
-/// password was not encoded, its `@` comes behind the hosts: such a URL is refused. An `@` that belongs there is written as
-/// `%40`, but for the URL of a file (`scheme:///path`), which names nobody.
+/// No error repeats a part of the URL that may belong to a password; neither does `Debug`. If a `?`, `/` or `#` in a
+/// password was not encoded, its `@` comes after the hosts: such a URL is refused. Write a legitimate `@` there as
+/// `%40`, except in the URL of a file (`scheme:///path`), which has no user.
 ///
 /// ```
 /// use std::time::Duration;
@@ -33,22 +34,22 @@ use crate::value::error::{Error, ErrorKind, Result};
 #[derive(Clone)]
 pub struct BackendUrl {
     scheme: String,
-    /// What stands between the slashes and the path, without user and password; `None` without slashes.
+    /// The text between the slashes and the path, without user and password; `None` without slashes.
     hosts: Option<String>,
     user: Option<String>,
     password: Option<String>,
     path: String,
     parameters: Vec<(String, String)>,
-    /// The parameters that somebody has asked for.
+    /// The parameters that were read.
     known: BTreeSet<&'static str>,
 }
 
 impl BackendUrl {
-    /// Takes a URL apart. Which schemes, hosts and parameters there are is for others to say.
+    /// Parses a URL. It does not check schemes, hosts and parameters; that is up to the readers.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidArgument`] when it has no scheme, has a fragment, or is not encoded as it should be.
+    /// [`ErrorKind::InvalidArgument`] when it has no scheme, has a fragment, or is not encoded correctly.
     pub fn parse(text: &str) -> Result<Self> {
         let (scheme, rest) = text.split_once(':').ok_or_else(|| invalid("the URL has no scheme"))?;
         let letters = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
@@ -97,43 +98,43 @@ impl BackendUrl {
         })
     }
 
-    /// The scheme, in small letters.
+    /// Returns the scheme, in small letters.
     #[must_use]
     pub fn scheme(&self) -> &str {
         &self.scheme
     }
 
-    /// Takes this away from the beginning of the scheme; whether it was there.
+    /// Removes this prefix from the scheme; returns true if it was there.
     pub fn strip_scheme(&mut self, prefix: &str) -> bool {
         let rest = self.scheme.strip_prefix(prefix).map(str::to_owned);
         rest.map(|rest| self.scheme = rest).is_some()
     }
 
-    /// Whether two slashes follow the scheme.
+    /// Returns true if two slashes follow the scheme.
     #[must_use]
     pub fn has_slashes(&self) -> bool {
         self.hosts.is_some()
     }
 
-    /// The user, if one is named.
+    /// Returns the user, if one is named.
     #[must_use]
     pub fn user(&self) -> Option<&str> {
         self.user.as_deref()
     }
 
-    /// The password, if there is one.
+    /// Returns the password, if there is one.
     #[must_use]
     pub fn password(&self) -> Option<&str> {
         self.password.as_deref()
     }
 
-    /// What follows the hosts, without slashes at its ends.
+    /// Returns the part after the hosts, without slashes at its ends.
     #[must_use]
     pub fn path(&self) -> &str {
         self.path.trim_matches('/')
     }
 
-    /// What follows the hosts, as a file is named.
+    /// Returns the part after the hosts, as a file path.
     ///
     /// # Errors
     ///
@@ -145,8 +146,8 @@ impl BackendUrl {
         }
     }
 
-    /// What follows the scheme, as a file is named that may also be relative or absent: `scheme:a/b`, `scheme:/a/b`,
-    /// `scheme:///a/b`, `scheme:`.
+    /// Returns the part after the scheme, as a file path that may also be relative or absent: `scheme:a/b`,
+    /// `scheme:/a/b`, `scheme:///a/b`, `scheme:`.
     ///
     /// # Errors
     ///
@@ -155,7 +156,7 @@ impl BackendUrl {
         if self.hosts.is_none() { Ok(&self.path) } else { self.file() }
     }
 
-    /// The hosts, without brackets, and their ports; `port` where none is named. At least one.
+    /// Returns the hosts, without brackets, and their ports; `port` if none is named. At least one.
     ///
     /// # Errors
     ///
@@ -168,7 +169,20 @@ impl BackendUrl {
         }
     }
 
-    /// Takes out a parameter; the last one, if it is there more than once.
+    /// Refuses parameters of other programs. `others` has their names, each with its replacement here.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidArgument`] with the first of them that the URL has, and its replacement.
+    pub fn refuse(&self, others: &[(&str, &str)]) -> Result<()> {
+        let has = |name: &str| self.parameters.iter().any(|(key, _)| key == name);
+        match others.iter().find(|(name, _)| has(name)) {
+            Some((name, instead)) => Err(invalid(format!("{name} is not a parameter here: {instead}"))),
+            None => Ok(()),
+        }
+    }
+
+    /// Removes a parameter and returns it; the last one, if there are several.
     pub fn text(&mut self, name: &'static str) -> Option<String> {
         self.known.insert(name);
         let mut last = None;
@@ -182,31 +196,39 @@ impl BackendUrl {
         last
     }
 
-    /// Takes out a parameter that is a number.
+    /// Removes a parameter if its value is this word, and returns true if it was. Another value stays.
+    pub fn word(&mut self, name: &'static str, word: &str) -> bool {
+        self.known.insert(name);
+        let before = self.parameters.len();
+        self.parameters.retain(|(key, value)| key != name || value != word);
+        self.parameters.len() < before
+    }
+
+    /// Removes a parameter that is a number, and returns it.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidArgument`] naming the parameter, for something else.
+    /// [`ErrorKind::InvalidArgument`] with the name of the parameter, for any other value.
     pub fn number<N: FromStr>(&mut self, name: &'static str) -> Result<Option<N>> {
         let parsed = self.text(name).map(|value| value.parse());
         parsed.transpose().map_err(|_| invalid(format!("{name} is not a number, or out of range")))
     }
 
-    /// Takes out a parameter that is a time in milliseconds.
+    /// Removes a parameter that is a time in milliseconds, and returns it.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidArgument`] naming the parameter, for something else.
+    /// [`ErrorKind::InvalidArgument`] with the name of the parameter, for any other value.
     pub fn millis(&mut self, name: &'static str) -> Result<Option<Duration>> {
         let millis = self.text(name).map(|value| value.parse().map(Duration::from_millis));
         millis.transpose().map_err(|_| invalid(format!("{name} is not a number of milliseconds, or out of range")))
     }
 
-    /// Takes out a parameter that is one of these words.
+    /// Removes a parameter that is one of these words, and returns its choice.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidArgument`] naming the parameter and the words, for another one.
+    /// [`ErrorKind::InvalidArgument`] with the name of the parameter and the words, for any other value.
     pub fn choice<T: Copy>(&mut self, name: &'static str, choices: &[(&str, T)]) -> Result<Option<T>> {
         let Some(value) = self.text(name) else { return Ok(None) };
         let chosen = choices.iter().find(|(word, _)| *word == value).map(|(_, choice)| *choice);
@@ -214,30 +236,30 @@ impl BackendUrl {
         chosen.map(Some).ok_or_else(|| invalid(format!("{name} is {}", words())))
     }
 
-    /// Takes out a parameter that is `true` or `false`.
+    /// Removes a parameter that is `true` or `false`, and returns it.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidArgument`] naming the parameter, for something else.
+    /// [`ErrorKind::InvalidArgument`] with the name of the parameter, for any other value.
     pub fn truth(&mut self, name: &'static str) -> Result<Option<bool>> {
         self.choice(name, &[("true", true), ("false", false)])
     }
 
-    /// Takes out a parameter that is the path of a file, and reads it.
+    /// Removes a parameter that is the path of a file, and reads the file.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidArgument`] naming the parameter, when the file cannot be read, is a device, a pipe or a directory,
-    /// or is larger than a mebibyte.
+    /// [`ErrorKind::InvalidArgument`] with the name of the parameter, when the file cannot be read, is a device, a pipe
+    /// or a directory, or is larger than a mebibyte.
     pub fn file_of(&mut self, name: &'static str) -> Result<Option<Vec<u8>>> {
         self.text(name).map(|path| read_small_file(name, &path)).transpose()
     }
 
-    /// Refuses parameters that nobody took out.
+    /// Refuses parameters that were not read.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidArgument`] naming the first of them, and all that somebody asked for.
+    /// [`ErrorKind::InvalidArgument`] with the first of them, and all known ones.
     pub fn finish(self) -> Result<()> {
         let Some((name, _)) = self.parameters.first() else { return Ok(()) };
         let known = self.known.into_iter().collect::<Vec<_>>().join(", ");
@@ -260,11 +282,11 @@ impl FromStr for BackendUrl {
     }
 }
 
-/// Takes `host`, `host:port`, `[v6]` or `[v6]:port` apart.
+/// Splits `host`, `host:port`, `[v6]` or `[v6]:port`.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::InvalidArgument`]; the host is not repeated, since it may be what somebody forgot an `@` behind.
+/// [`ErrorKind::InvalidArgument`]; the host is not repeated, since it may be a password without its `@`.
 pub fn host_and_port(text: &str, port: u16) -> Result<(String, u16)> {
     let bad = || invalid("one of the hosts is not of the form host[:port]");
     let (host, port) = match text.rfind(':') {
@@ -281,7 +303,7 @@ pub fn host_and_port(text: &str, port: u16) -> Result<(String, u16)> {
     if good { Ok((bare.unwrap_or(host).to_owned(), port)) } else { Err(bad()) }
 }
 
-/// Undoes percent encoding.
+/// Decodes percent encoding.
 fn decode(text: &str) -> Result<String> {
     let bad = || invalid("the URL has a % that is not followed by two hexadecimal digits of UTF-8");
     let mut bytes = Vec::with_capacity(text.len());
@@ -306,9 +328,9 @@ fn invalid(text: impl Into<String>) -> Error {
 
 // What a failed handshake means, whichever client library tells of it.
 
-/// What an operator has to mend when an attempt to connect failed with these words; `None` if TLS is not what failed.
+/// Returns the remedy for an operator when an attempt to connect failed with these words; `None` if TLS did not fail.
 ///
-/// The client libraries hand on the words of `rustls`, some of them nothing else, and one in the form for debugging.
+/// The client libraries return the words of `rustls`, some of them nothing else, and one in the debugging format.
 #[must_use]
 pub fn tls_fault(words: &str) -> Option<&'static str> {
     let says = |signs: &[&str]| signs.iter().any(|sign| words.contains(sign));
@@ -322,10 +344,10 @@ pub fn tls_fault(words: &str) -> Option<&'static str> {
     says(&plain).then_some("the server does not speak TLS at this port: use the scheme without TLS, or its TLS port")
 }
 
-/// What is wrong with the server's certificate.
+/// Returns the problem of the server's certificate.
 fn certificate(says: &impl Fn(&[&str]) -> bool) -> &'static str {
     if says(&["UnknownIssuer", "BadSignature"]) {
-        "the server's certificate is not from an authority that is trusted here: name the file of its authority (ca)"
+        "the server's certificate is not from a trusted authority: name the file of its authority (ca)"
     } else if says(&["not valid for name", "NotValidForName"]) {
         "the server's certificate is for another name: connect to a name that it has, or issue one for this name"
     } else if says(&["expired", "Expired"]) {
@@ -333,24 +355,24 @@ fn certificate(says: &impl Fn(&[&str]) -> bool) -> &'static str {
     } else if says(&["not valid yet", "NotValidYet"]) {
         "the server's certificate is not valid yet: the clock of this machine or of the issuer is wrong"
     } else {
-        "the server's certificate is not one that can be trusted"
+        "the server's certificate cannot be trusted"
     }
 }
 
-/// What the server did not like.
+/// Returns the server's objection.
 fn alert(says: &impl Fn(&[&str]) -> bool) -> &'static str {
     if says(&["CertificateRequired"]) {
         "the server asks for a client's certificate: name the files of one (cert, key)"
     } else if says(&["UnknownCA", "BadCertificate", "CertificateUnknown", "CertificateExpired", "DecryptError"]) {
         "the server refuses the client's certificate: name one that its authority has issued and that has not expired"
     } else {
-        "the server refuses the handshake: versions, ciphers, or a client's certificate (cert, key) that it asks for"
+        "the server refuses the handshake: it may need another version or cipher, or a client's certificate (cert, key)"
     }
 }
 
 // Files that a URL names.
 
-/// The most bytes of such a file. All authorities of a system are a quarter of it.
+/// The most bytes of such a file. All certificate authorities of a system are a quarter of it.
 const LARGEST: u64 = 1 << 20;
 
 /// Reads the file of a parameter, unless it is a device, a pipe or a directory, or too large.
@@ -358,10 +380,10 @@ pub(super) fn read_small_file(name: &str, path: &str) -> Result<Vec<u8>> {
     let cannot = |error: io::Error| refused(format!("cannot read the file of {name}")).with_source(error);
     let what = std::fs::metadata(path).map_err(cannot)?;
     if !what.is_file() {
-        return Err(refused(format!("the file of {name} is no regular file")));
+        return Err(refused(format!("the file of {name} is not a regular file")));
     }
     if what.len() > LARGEST {
-        return Err(refused(format!("the file of {name} is of {} bytes, more than {LARGEST}", what.len())));
+        return Err(refused(format!("the file of {name} has {} bytes, more than {LARGEST}", what.len())));
     }
     std::fs::read(path).map_err(cannot)
 }
@@ -398,7 +420,7 @@ mod tests {
         }
         assert!(url("s://host/a").local_file().is_err());
         assert_eq!(url("a://h/x%40y?t=%40").path(), "x@y");
-        assert_eq!(url("s:///a@b?t=@").local_file().unwrap(), "/a@b", "where there is no host, nobody logs in");
+        assert_eq!(url("s:///a@b?t=@").local_file().unwrap(), "/a@b", "a URL without a host has no credentials");
         let plain = url("memory:name?x=1");
         assert_eq!((plain.path(), plain.has_slashes(), plain.hosts(1).is_err()), ("name", false, true));
         let mut stripped = url("REDLOCK+redis://a");
@@ -409,6 +431,11 @@ mod tests {
     #[test]
     fn parameters_are_taken_by_those_who_know_them_and_the_rest_is_refused() {
         let mut all = url("a://h/?t=a%26b+c&n=7&ms=5&w=one&b=true&n=8&&other=s3cret");
+        let others = [("two", "use one"), ("other", "use t")];
+        assert!(all.refuse(&others[..1]).is_ok());
+        assert_eq!(all.refuse(&others).unwrap_err().message(), "other is not a parameter here: use t");
+        assert!(!all.word("w", "two"));
+        assert!(url("a://h/?w=one").word("w", "one"));
         assert_eq!(all.text("t").as_deref(), Some("a&b+c"));
         assert_eq!(all.number::<u32>("n").unwrap(), Some(8), "the last one");
         assert_eq!(all.millis("ms").unwrap(), Some(Duration::from_millis(5)));
@@ -434,7 +461,7 @@ mod tests {
         }
     }
 
-    /// Whatever was not encoded in a password, no part of it is repeated.
+    /// No error repeats a part of a password, whatever was not encoded in it.
     #[test]
     fn no_error_repeats_what_may_be_a_password() {
         for text in [
@@ -503,7 +530,7 @@ mod tests {
                 "name the files of one",
             ),
             ("received fatal alert: UnknownCA", "its authority has issued"),
-            ("received fatal alert: HandshakeFailure", "ciphers"),
+            ("received fatal alert: HandshakeFailure", "cipher"),
             ("received corrupt message of type InvalidContentType", "does not speak TLS"),
         ] {
             assert!(tls_fault(words).is_some_and(|fault| fault.contains(told)), "{words}");
@@ -528,7 +555,7 @@ mod small_file_tests {
         std::fs::File::create(&file).unwrap().set_len(LARGEST).unwrap();
         assert_eq!(read_small_file("ca", &path).unwrap().len() as u64, LARGEST);
         std::fs::File::create(&file).unwrap().set_len(LARGEST + 1).unwrap();
-        for (path, word) in [(&*path, "bytes"), ("/dev/zero", "no regular file"), ("/", "no regular file")] {
+        for (path, word) in [(&*path, "bytes"), ("/dev/zero", "not a regular file"), ("/", "not a regular file")] {
             let error = read_small_file("ca", path).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidArgument);
             assert!(error.message().contains(word), "{error}");

@@ -1,4 +1,4 @@
-//! How a backend's wake-ups reach the waiter they are meant for.
+//! The routes of a backend's wake-ups to their waiters.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -11,33 +11,33 @@ use tokio::sync::Notify;
 use crate::value::queue::QueueName;
 use crate::value::token::{FencingToken, OwnerToken};
 
-/// What a waiter is told.
+/// A notification of a waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Signal {
-    /// Something changed that makes asking worthwhile; several may be told as one. A hint only: a waiter asks the
-    /// backend before it believes.
+    /// A change after which the waiter should ask; several changes may be one signal. A hint only: a waiter asks the
+    /// backend before it acts.
     Wake,
-    /// The lock was given to this waiter. A waiter that cannot tell whether the lease still lasts asks, as after a hint.
+    /// The lock was given to this waiter. A waiter that cannot compute if the lease still lasts asks, as after a hint.
     Handed(Handed),
 }
 
-/// A lease that a waiter was given without asking for it at that moment.
+/// A lease that a waiter received without a request at that moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Handed {
-    /// As in [`Grant::fence`](crate::driver::Grant::fence).
+    /// The fence, as in [`Grant::fence`](crate::driver::Grant::fence).
     pub fence: FencingToken,
-    /// How long the lease lasts unless it is renewed. May be shorter than the ttl that was asked for.
+    /// The length of the lease unless it is renewed. May be shorter than the requested ttl.
     pub ttl: Duration,
-    /// When it began, on the clock of [`Busy::answered_at`](crate::driver::Busy::answered_at).
+    /// The time at which it began, on the clock of [`Busy::answered_at`](crate::driver::Busy::answered_at).
     pub began_at: Duration,
-    /// As in [`Grant::fences`](crate::driver::Grant::fences).
+    /// The number of fences, as in [`Grant::fences`](crate::driver::Grant::fences).
     pub fences: u32,
 }
 
 impl Handed {
-    /// A lease of one fence.
+    /// Makes a lease of one fence.
     #[must_use]
     pub const fn new(fence: FencingToken, ttl: Duration, began_at: Duration) -> Self {
         Self { fence, ttl, began_at, fences: 1 }
@@ -51,16 +51,16 @@ setters!(const Handed {
     with_fences => fences: u32,
 });
 
-/// The waiter's end: yields signals until it is dropped.
+/// The waiter's end: returns signals until it is dropped.
 pub struct Watch {
     line: Arc<Line>,
     end: End,
 }
 
-/// What ends the listening.
+/// The action that ends the subscription.
 enum End {
     Nothing,
-    /// Taking the waiter off a router.
+    /// Removes the waiter from a router.
     Route(WakeRouter, OwnerToken),
     Call(Box<dyn FnOnce() + Send>),
 }
@@ -69,18 +69,18 @@ enum End {
 #[derive(Clone)]
 pub struct WakeHandle(Arc<Line>);
 
-/// What leads from the one end to the other.
+/// The shared state of both ends.
 #[derive(Default)]
 struct Line {
     notify: Notify,
     news: Mutex<News>,
 }
 
-/// What a waiter was told and has not taken yet.
+/// The signals that a waiter has not taken yet.
 #[derive(Default)]
 struct News {
     handed: Option<Handed>,
-    /// The link was cut since: what comes behind the gap may come from another server, with another clock.
+    /// True if the connection was cut since: later signals may come from another server, with another clock.
     cut: bool,
 }
 
@@ -91,21 +91,21 @@ impl Line {
 }
 
 impl Watch {
-    /// Both ends of a new watch.
+    /// Makes both ends of a new watch.
     #[must_use]
     pub fn channel() -> (WakeHandle, Self) {
         let line = Arc::new(Line::default());
         (WakeHandle(Arc::clone(&line)), Self { line, end: End::Nothing })
     }
 
-    /// Runs `end` when the watch is dropped, to end the listening. It must not block.
+    /// Runs `end` when the watch is dropped, to end the subscription. It must not block.
     #[must_use]
     pub fn on_drop(mut self, end: impl FnOnce() + Send + 'static) -> Self {
         self.end = End::Call(Box::new(end));
         self
     }
 
-    /// The next signal; one that came before the call is not lost.
+    /// Returns the next signal; one that arrived before the call is not lost.
     ///
     /// # Cancel safety
     ///
@@ -133,13 +133,13 @@ impl fmt::Debug for Watch {
 }
 
 impl WakeHandle {
-    /// Wakes the waiter. A signal that is not yet taken swallows further ones.
+    /// Wakes the waiter. A signal that is not yet taken absorbs further ones.
     pub fn wake(&self) {
         self.0.notify.notify_one();
     }
 
-    /// Tells the waiter that the lock is its own. The last one that is not yet taken counts. Behind a [cut](Self::cut) it is
-    /// a hint only.
+    /// Notifies the waiter that it holds the lock. The last one that is not yet taken counts. After a [cut](Self::cut)
+    /// it is a hint only.
     pub fn hand(&self, handed: Handed) {
         {
             let mut news = self.0.news();
@@ -150,8 +150,8 @@ impl WakeHandle {
         self.wake();
     }
 
-    /// The link was cut: another server may be at its end from now on. Until the waiter has asked anew, it cannot tell when a
-    /// lease began by that server's clock.
+    /// Reports that the connection was cut: it may lead to another server from now on. Until the waiter has asked
+    /// again, it cannot compute when a lease began by that server's clock.
     pub fn cut(&self) {
         self.0.news().cut = true;
     }
@@ -172,7 +172,8 @@ impl fmt::Debug for WakeHandle {
 /// let token = OwnerToken::random();
 /// let watch = router.register(token);
 /// assert!(router.wake(&token));
-/// drop(watch); // ends the registration
+/// // Ends the registration.
+/// drop(watch);
 /// assert!(!router.wake(&token));
 /// ```
 #[derive(Clone, Debug, Default)]
@@ -180,7 +181,7 @@ pub struct WakeRouter(Arc<Mutex<Waiters>>);
 
 type Waiters = HashMap<OwnerToken, WakeHandle, BuildHasherDefault<TokenHasher>>;
 
-/// Takes a token for its own hash: those that are registered are random, and made by this client.
+/// A hasher that uses a token as its own hash: registered tokens are random, and made by this client.
 #[derive(Default)]
 struct TokenHasher(u64);
 
@@ -193,7 +194,7 @@ impl Hasher for TokenHasher {
         }
     }
 
-    /// Of an array it is always the same.
+    /// Ignores the length of an array, which is always the same.
     fn write_usize(&mut self, _length: usize) {}
 
     fn finish(&self) -> u64 {
@@ -211,33 +212,33 @@ impl WakeRouter {
         watch
     }
 
-    /// Wakes the waiter of `token`; tells whether there is one.
+    /// Wakes the waiter of `token`; returns true if there is one.
     pub fn wake(&self, token: &OwnerToken) -> bool {
         self.routes().get(token).map(WakeHandle::wake).is_some()
     }
 
-    /// Tells the waiter of `token` that the lock is its own; tells whether there is one.
+    /// Notifies the waiter of `token` that it holds the lock; returns true if there is one.
     pub fn hand(&self, token: &OwnerToken, handed: Handed) -> bool {
         self.routes().get(token).map(|waiter| waiter.hand(handed)).is_some()
     }
 
-    /// Cuts every waiter's [line](WakeHandle::cut): when the link breaks, before it leads anywhere again.
+    /// Reports a [cut](WakeHandle::cut) to every waiter: when the connection breaks, before it is made again.
     pub fn cut(&self) {
         self.routes().values().for_each(WakeHandle::cut);
     }
 
-    /// Wakes every waiter: after a gap in the link, in which wake-ups may have been lost.
+    /// Wakes every waiter: after a gap in the connection, in which wake-ups may have been lost.
     pub fn wake_all(&self) {
         self.routes().values().for_each(WakeHandle::wake);
     }
 
-    /// How many waiters are registered.
+    /// Returns the number of registered waiters.
     #[must_use]
     pub fn len(&self) -> usize {
         self.routes().len()
     }
 
-    /// Whether nobody is registered.
+    /// Returns true if no waiter is registered.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -260,7 +261,8 @@ impl WakeRouter {
 /// let jobs = QueueName::new("jobs")?;
 /// let watch = router.register(&jobs);
 /// assert!(router.wake(&jobs));
-/// drop(watch); // ends the registration
+/// // Ends the registration.
+/// drop(watch);
 /// assert!(!router.wake(&jobs));
 /// # Ok::<(), tenure_core::Error>(())
 /// ```
@@ -296,7 +298,7 @@ impl QueueRouter {
         }
     }
 
-    /// Wakes the watchers of `queue`; tells whether there are any.
+    /// Wakes the watchers of `queue`; returns true if there are any.
     pub fn wake(&self, queue: &QueueName) -> bool {
         let routes = self.routes();
         let watchers = routes.watchers.get(queue);
@@ -304,30 +306,30 @@ impl QueueRouter {
         watchers.is_some()
     }
 
-    /// Wakes every watcher: after a gap in the link, in which wake-ups may have been lost.
+    /// Wakes every watcher: after a gap in the connection, in which wake-ups may have been lost.
     pub fn wake_all(&self) {
         self.routes().watchers.values().flatten().for_each(|(_, watcher)| watcher.wake());
     }
 
-    /// Whether anybody watches `queue`.
+    /// Returns true if `queue` has watchers.
     #[must_use]
     pub fn is_watched(&self, queue: &QueueName) -> bool {
         self.routes().watchers.contains_key(queue)
     }
 
-    /// The queues that are watched.
+    /// Returns the watched queues.
     #[must_use]
     pub fn queues(&self) -> Vec<QueueName> {
         self.routes().watchers.keys().cloned().collect()
     }
 
-    /// How many watchers are registered.
+    /// Returns the number of registered watchers.
     #[must_use]
     pub fn len(&self) -> usize {
         self.routes().watchers.values().map(Vec::len).sum()
     }
 
-    /// Whether nobody is registered.
+    /// Returns true if no watcher is registered.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

@@ -1,5 +1,5 @@
-//! What a lock is asked for, as it was given and once it is checked; what lets a lease be passed on among those who ask for the
-//! same; and the place in line that a caller reads meanwhile.
+//! Lock requests: the options as given and after checks, the terms on which a lease is handed over locally, and the
+//! position in line shown to the caller.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::value::error::{Error, ErrorKind, Label, LockName, Result};
 use crate::value::time::{LeaseInstant, Ttl};
 use crate::value::token::OwnerId;
 
-/// Options as they were given; checked when the lock is asked for.
+/// Options as they were given; checked when the lock is requested.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Options {
     pub(crate) ttl: Option<(Duration, Upkeep)>,
@@ -24,13 +24,15 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// What is asked for, with the client's ttl unless there is one of its own.
+    /// Checks the options and makes the request, with the client's ttl unless the options have their own.
     pub(crate) fn ask(&self, name: &LockName, owner: Option<OwnerId>, default: Ttl) -> Result<Ask> {
         let (ttl, upkeep) = self.lease(default)?;
         if self.max_hold.is_some_and(|most| most.is_zero()) {
-            return Err(Error::new(ErrorKind::InvalidArgument, "a max_hold of zero leaves nothing to hold"));
+            return Err(Error::new(ErrorKind::InvalidArgument, "max_hold must not be zero"));
         }
+        // Zero asks for nothing, and as `Some` it would keep the lease from being handed over.
         let at_least = self.at_least.filter(|least| !least.is_zero());
+        // At such an end the hold is lost, and a lost hold is not kept for the rest of a span.
         for (what, end) in [("max_hold", self.max_hold), ("fixed ttl", self.fixed_ttl())] {
             if let (Some(least), Some(end)) = (at_least, end)
                 && least > end
@@ -56,7 +58,7 @@ impl Options {
     }
 }
 
-/// What is wanted: checked, and not yet asked for.
+/// A checked request that has not been sent.
 #[derive(Clone, Debug)]
 pub(crate) struct Ask {
     pub(crate) name: LockName,
@@ -67,41 +69,42 @@ pub(crate) struct Ask {
     pub(crate) at_least: Option<Duration>,
     pub(crate) label: Option<Label>,
     pub(crate) line: Line,
-    /// Where the caller reads its place in line.
+    /// The caller's handle for its position in line.
     pub(crate) progress: Option<WaitProgress>,
 }
 
 impl Ask {
-    /// Tells the caller how many are ahead of it.
+    /// Shows the caller the number of waiters ahead of it.
     pub(crate) fn tell(&self, ahead: Option<u32>) {
         if let Some(progress) = &self.progress {
             progress.tell(ahead);
         }
     }
 
-    /// Whether the grant may serve others of the client as well.
+    /// Returns true if the grant may serve other tasks of the client as well.
     pub(crate) fn may_be_passed_on(&self) -> bool {
         // A lease that is left standing is passed on to nobody.
         self.line == Line::OfTheClient && self.at_least.is_none()
     }
 }
 
-/// Where a waiter waits.
+/// The queue of a waiter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Line {
-    /// Along with others of the client that want the same.
+    /// With other tasks of the client on the same terms.
     #[default]
     OfTheClient,
-    /// In a place of its own at the backend, for a grant of its own.
+    /// Its own place at the backend, for its own grant.
     OfItsOwn,
 }
 
-/// How long after its grant a lease is passed on: other clients wait as long.
+/// The time after its grant in which a lease may be handed over: other clients wait as long.
 const PASSING: Duration = Duration::from_millis(10);
-/// How long whoever is given a lease has to take it, before the lease ends: as long as a waiter that the backend gave it.
+/// The time that the next holder has to take a lease before it ends: as long as a waiter has for a lease that the
+/// backend handed over.
 pub(crate) const CLAIM: Duration = Duration::from_secs(2);
 
-/// What a lock is wanted for. A lease is passed on among those only who want the same.
+/// The terms of a request. A lease is handed over only among requests with the same terms.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Terms {
     pub(crate) ttl: Ttl,
@@ -112,7 +115,8 @@ pub(crate) struct Terms {
 }
 
 impl Terms {
-    /// What is asked for, if others may want the same: a lease that joins others of its owner may not.
+    /// Returns the terms of a request, if others may share them: a lease that joins others of its owner may not be
+    /// shared.
     pub(crate) fn of(ask: &Ask) -> Option<Self> {
         let Ask { ttl, upkeep, max_hold, at_least, line, .. } = *ask;
         (ask.owner.is_none() && line == Line::OfTheClient).then(|| Self {
@@ -130,8 +134,8 @@ impl Terms {
         Ask { name, owner: None, ttl, upkeep, max_hold, at_least, label, line, progress: None }
     }
 
-    /// What they are known by: a budget is carried by every hold, and the terms are many times as large. The usual ones are told as
-    /// they are, below 2³³; those with options by their hash, above.
+    /// Returns a compact mark of the terms: every hold carries a budget, and the terms are many times as large. The
+    /// usual terms are encoded as they are, below 2³³; those with options by their hash, above.
     pub(crate) fn mark(&self) -> u64 {
         if let Self { max_hold: None, at_least: None, label: None, .. } = self {
             return (self.ttl.as_millis() << 1) | u64::from(self.upkeep == Upkeep::Fixed);
@@ -141,13 +145,13 @@ impl Terms {
         hasher.finish() | (1 << 63)
     }
 
-    /// How long a lease still has to last without renewal to be passed on.
+    /// Returns the time that a lease must still last without renewal to be handed over.
     pub(crate) fn least(&self) -> Duration {
         self.ttl.get().min(CLAIM) / 2
     }
 }
 
-/// Goes with a lease that may be passed on: the fences that are left of its grant, and until when.
+/// The budget of a lease that may be handed over: the remaining fences of its grant, and the time limit.
 #[derive(Debug)]
 #[repr(Rust, packed(4))] // it is a part of every hold, beside fields of a few bytes
 pub(crate) struct HandoverBudget {
@@ -157,24 +161,25 @@ pub(crate) struct HandoverBudget {
 }
 
 impl HandoverBudget {
-    /// Of a grant that was learned of at `now` and carries `fences` fences, the first holder's included.
+    /// Makes the budget of a grant that was received at `now` and carries `fences` fences, the first holder's included.
     pub(crate) fn new(fences: u32, now: LeaseInstant, terms: &Terms) -> Self {
+        // A quarter at most: the next holder of a short lease needs the rest of it.
         let until = now.after(PASSING.min(terms.ttl.get() / 4));
         Self { until, terms: terms.mark(), left: fences.saturating_sub(1) }
     }
 
-    /// Until when the lease may be passed on; `None` if it may not, any more.
+    /// Returns the time until which the lease may be handed over; `None` if it may not.
     pub(crate) fn lasts_until(&self) -> Option<LeaseInstant> {
         let Self { until, left, .. } = *self;
         (left > 0 && LeaseInstant::now() < until).then_some(until)
     }
 
-    /// Whether the lease may be passed on among those with these terms.
+    /// Returns true if the lease may be handed over among requests with these terms.
     pub(crate) fn is_for(&self, terms: &Terms) -> bool {
         self.terms == terms.mark()
     }
 
-    /// What the next holder gets.
+    /// Returns the budget of the next holder.
     pub(crate) fn passed_on(self) -> Self {
         Self { left: self.left - 1, ..self }
     }
@@ -182,9 +187,9 @@ impl HandoverBudget {
 
 // A waiter's place in line, for whoever shows it.
 
-/// How many waiters are ahead of a wait for a lock, to be shown while it goes on. Give it to
-/// [`Lock::progress`](crate::Lock::progress) before the lock is asked for, and read it meanwhile, from any task or thread. A clone shows
-/// the same wait.
+/// The number of waiters ahead of a wait for a lock, for progress displays. Pass it to
+/// [`Lock::progress`](crate::Lock::progress) before the lock is requested, and read it meanwhile, from any task or
+/// thread. A clone shows the same wait.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -213,7 +218,7 @@ impl HandoverBudget {
 #[derive(Clone, Debug)]
 pub struct WaitProgress {
     told: Arc<watch::Sender<Option<u32>>>,
-    /// What this handle was told last.
+    /// The last value that this handle returned.
     seen: Option<u32>,
 }
 
@@ -224,21 +229,21 @@ impl Default for WaitProgress {
 }
 
 impl WaitProgress {
-    /// Of no wait yet.
+    /// Makes a handle that is not attached to a wait yet.
     #[must_use]
     pub fn new() -> Self {
         Self { told: Arc::new(watch::Sender::new(None)), seen: None }
     }
 
-    /// How many waiters are ahead, as far as the latest answer of the backend tells: 0 means that this one is next, behind
-    /// whoever holds the lock. It goes up as well as down: a waiter that keeps silent for too long loses its place.
+    /// Returns the number of waiters ahead, by the latest answer of the backend: 0 means that this one is next, after
+    /// the current holder. It can rise as well as fall: a waiter that keeps silent for too long loses its place.
     ///
-    /// `None` before the first answer, where the lock was free, and where the driver does not know: it keeps no line (Redlock, MySQL),
-    /// or none that counts this waiter. Once the wait is over, it says what was known last.
+    /// `None` before the first answer, if the lock was free, and if the driver does not know: it keeps no line
+    /// (Redlock, MySQL), or none that counts this waiter. After the end of the wait, it returns the last known value.
     ///
-    /// Tasks of one client that wait along with others of it
-    /// ([`holders_per_grant`](crate::ClientBuilder::holders_per_grant)) count those before them as well. Who comes to share such a place
-    /// counts from the next answer on, so for a moment the number is an estimate.
+    /// Tasks of one client that share a place ([`holders_per_grant`](crate::ClientBuilder::holders_per_grant)) count
+    /// those before them as well. A task that joins such a place counts from the next answer on, so for a moment the
+    /// number is an estimate.
     ///
     /// Reads a value; no I/O.
     #[must_use]
@@ -246,12 +251,13 @@ impl WaitProgress {
         *self.told.borrow()
     }
 
-    /// Waits until [`ahead`](Self::ahead) is another one than this handle was told last, and returns it. The first call of a
-    /// handle returns as soon as a number is known. Never returns while nothing changes, so select it together with the wait.
+    /// Waits until [`ahead`](Self::ahead) differs from the last value that this handle returned, and returns it. The
+    /// first call of a handle returns as soon as a number is known. Never returns while nothing changes, so select it
+    /// together with the wait.
     ///
     /// # Cancel safety
     ///
-    /// Safe: the change is told by the next call.
+    /// Safe: the next call returns the change.
     pub async fn changed(&mut self) -> Option<u32> {
         let seen = self.seen;
         if let Ok(now) = self.told.subscribe().wait_for(|now| *now != seen).await {
@@ -261,6 +267,7 @@ impl WaitProgress {
     }
 
     pub(crate) fn tell(&self, ahead: Option<u32>) {
+        // Each heartbeat brings a number, mostly the same one; only another one wakes readers.
         self.told.send_if_modified(|told| {
             let changes = *told != ahead;
             *told = ahead;
@@ -304,7 +311,7 @@ mod tests {
         }
     }
 
-    /// A grant may serve others of the client if they wait along.
+    /// A grant may serve other tasks of the client if they share the place.
     #[test]
     fn a_lease_of_a_line_of_its_own_is_for_one() {
         let options = |line, least| Options { line, at_least: least, ..Options::default() };
@@ -317,7 +324,7 @@ mod tests {
         assert!(may(Line::OfTheClient, None) && !may(Line::OfTheClient, least) && !may(Line::OfItsOwn, None));
     }
 
-    /// Half of what whoever is given it has to take it.
+    /// Half of the time that the next holder has to take it.
     #[test]
     fn a_lease_that_is_passed_on_lasts_for_a_while_still() {
         let least = |ttl| terms(ttl).least();

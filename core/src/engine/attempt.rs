@@ -14,7 +14,8 @@ use crate::value::error::{Error, ErrorKind, Result};
 use crate::value::time::LeaseInstant;
 use crate::value::token::{OwnerId, OwnerToken};
 
-/// Exists before the token is sent. Dropped, it hands the token to the reaper, unless nothing can have come of it.
+/// A token that has not become a lease. Dropped, it hands the token to the reaper, unless the backend cannot know the
+/// token.
 pub(crate) struct Attempt {
     /// `None` once a lease has taken it over.
     reservation: Option<Reservation>,
@@ -23,29 +24,30 @@ pub(crate) struct Attempt {
     upkeep: Upkeep,
     max_hold: Option<Duration>,
     at_least: Option<Duration>,
-    /// Whether the backend may have something of this token: a lease, a place, a request on its way.
+    /// True if the backend may have something of this token: a lease, a place, a request on its way.
     traces: bool,
-    /// When the first request left whose answer is not known.
+    /// The send time of the first request whose answer is not known.
     unanswered_since: Option<LeaseInstant>,
     first_sent: Option<LeaseInstant>,
-    /// When the last request left that was answered with busy, and when that was, on the backend's clock.
+    /// The send time of the last request that was answered with busy, and the time of the answer, on the backend's
+    /// clock.
     answered: Option<(LeaseInstant, Duration)>,
 }
 
-/// What an answer came to.
+/// The result of an answer.
 pub(crate) enum Answered {
     Won(HeldEntry),
     Busy(Busy),
-    /// The token is of no use any more; only a fresh one may go on. Either the grant is an old one, of which nothing is
-    /// left: its answer was lost. Or the owner's earlier hold was lost here, and the backend is still about to hear of
-    /// it: whoever lost a hold must not slip back into it, and until it is cleared the lock is busy.
+    /// The token is of no use any more; only a fresh one may continue. Either the grant is an old one that has ended:
+    /// its answer was lost. Or the owner's earlier hold was lost here, and the backend does not know that yet: an owner
+    /// that lost a hold must not re-enter it, and until it is cleared the lock is busy.
     Spent,
-    /// The lease had ended before its grant arrived. Only a fresh token may go on.
+    /// The lease had ended before its grant arrived. Only a fresh token may continue.
     Late,
 }
 
 impl Attempt {
-    /// An attempt that may be granted up to `fences` consecutive fences.
+    /// Makes an attempt that may be granted up to `fences` consecutive fences.
     pub(crate) fn new(reservation: Reservation, ask: &Ask, queue: Queueing, fences: u32) -> Self {
         reservation.shared().under_way.begins();
         let token = OwnerToken::random();
@@ -73,6 +75,7 @@ impl Attempt {
         let Some(reservation) = self.reservation.take() else { return };
         let shared = Arc::clone(reservation.shared());
         self.hand_over(&shared);
+        // The reservation was taken out, so dropping the old value does not hand its token over a second time.
         *self = Self::new(reservation, ask, queue, self.request.fences);
         shared.under_way.ends(); // the old one; never none in between
     }
@@ -89,9 +92,11 @@ impl Attempt {
         Cleanup { name: name.clone(), owner: self.owner, token: *token, undo: Undo::Attempt, until, done: None }
     }
 
-    /// Hands the token to the reaper as dropping does. Returns what resolves when it is undone; `None` if there is nothing
-    /// to undo.
+    /// Hands the token to the reaper as dropping does. Returns a future that resolves when it is undone; `None` if
+    /// there is nothing to undo.
     pub(crate) fn give_up(mut self) -> Option<impl Future<Output = ()> + use<>> {
+        // Taken out, so that dropping `self` pushes no second clean-up. The drop comes after the push: a client that
+        // closes waits for this attempt until the reaper has its token.
         if !std::mem::take(&mut self.traces) {
             return None;
         }
@@ -103,8 +108,8 @@ impl Attempt {
         self.reservation.as_ref().map(|place| Arc::clone(place.shared())).ok_or_else(gone)
     }
 
-    /// Asks once: `limit` is the time for the answer, counted from when the request leaves, which it does by `deadline`. The clock is
-    /// read before that, unless it was read just `now`.
+    /// Sends one request: `limit` is the time for the answer, counted from when the request leaves, which it does by
+    /// `deadline`. The clock is read before that, unless it was read just `now`.
     pub(crate) async fn ask(
         &mut self,
         limit: Duration,
@@ -112,10 +117,12 @@ impl Attempt {
         now: Option<LeaseInstant>,
     ) -> Result<Answered> {
         let shared = self.shared()?;
+        // After a wait for a place the clock is read again: the lease counts from the send, and would lose that wait.
         let (pass, now) = match shared.taking.enter_now() {
             Some(pass) => (pass, now),
             None => (shared.taking.enter(shared.config.op_timeout, deadline).await?, None),
         };
+        // Computed after that wait, which has used up some of the caller's time.
         let limit = limit.min(deadline.map_or(Duration::MAX, LeaseInstant::remaining));
         self.answered = None; // this request may reach another server than the last one, with another clock
         let (had_traces, had_unanswered) = (self.traces, self.unanswered_since);
@@ -130,6 +137,8 @@ impl Attempt {
         };
         match answer {
             Ok(Acquisition::Granted(grant)) => {
+                // An earlier grant was made for an earlier request: at the soonest for the first one without an answer.
+                // If all were answered, the backend granted it to the waiter at some time after the first request.
                 let base = match grant.begun {
                     Begun::Now => sent_at,
                     Begun::Earlier => had_unanswered.unwrap_or(first_sent),
@@ -137,12 +146,15 @@ impl Attempt {
                 self.conclude(&shared, base, Past::of(had_unanswered), &grant)
             }
             Ok(Acquisition::Busy(busy)) => {
+                // Busy answers this request only: an earlier one without an answer may still arrive and take the lock.
+                // A waiter has a place to give up; a request that did not queue has left nothing.
                 self.unanswered_since = had_unanswered;
                 self.traces = had_traces || self.request.queue != Queueing::None;
                 self.answered = busy.answered_at.map(|at| (sent_at, at));
                 Ok(Answered::Busy(busy))
             }
             Err(error) => {
+                // Otherwise the request may be applied later, and the assumption from before the send remains.
                 if error.was_not_applied() {
                     self.unanswered_since = had_unanswered;
                     self.traces = had_traces;
@@ -152,14 +164,16 @@ impl Attempt {
         }
     }
 
-    /// Takes over a lease that came without being asked for; `None` when asking has to tell whether it still lasts.
+    /// Takes over a lease that was handed over without a request; `None` when only a request can show that it still
+    /// lasts.
     ///
-    /// It began as long after the last busy answer as the backend's clock says, and that answer was made after its
-    /// request left: what is counted from there, less what clocks may drift apart, ends too early, never too late.
-    /// Should the backend's clock have been set forward in between, the lease at least began before it was heard of.
+    /// It began as long after the last busy answer as the backend's clock shows, and that answer was made after its
+    /// request left: a deadline counted from that time, less the drift bound, is too early, never too late. If the
+    /// backend's clock was set forward in between, the lease at least began before the notification arrived.
     pub(crate) fn take_over(&mut self, handed: Handed) -> Result<Option<HeldEntry>> {
         let shared = self.shared()?;
         let Some((sent_at, answered_at)) = self.answered else { return Ok(None) };
+        // A backend clock that was set back gives no span: then a request has to ask.
         let Some(later) = handed.began_at.checked_sub(answered_at) else { return Ok(None) };
         let later = shared.config.drift.believable(later).unwrap_or_default();
         let base = sent_at.after(later).min(LeaseInstant::now());
@@ -179,12 +193,14 @@ impl Attempt {
         }
     }
 
-    /// Turns a grant into a lease, if there is still something left of it.
+    /// Turns a grant into a lease, if some of it remains.
     fn conclude(&mut self, shared: &Arc<Shared>, base: LeaseInstant, past: Past, grant: &Grant) -> Result<Answered> {
         let believable = shared.config.drift.believable(grant.ttl).unwrap_or_default();
         let deadline = base.after(believable);
         let cap = self.max_hold.map(|most| base.after(most));
         let now = LeaseInstant::now();
+        // The answer may have taken longer than the lease. No hold begins then, and the token is undone as if it had no
+        // answer.
         if cap.map_or(deadline, |cap| cap.min(deadline)) <= now {
             return Ok(match grant.begun {
                 Begun::Now => Answered::Late,
@@ -202,7 +218,10 @@ impl Attempt {
             Some(owner) => shared.owners.enter(name, owner, grant.fence, (base, deadline), entry),
         };
         let Some(lease) = lease else { return Ok(Answered::Spent) };
+        // From here on the hold undoes the token; dropping `self` does nothing more.
         let place = self.reservation.take().ok_or_else(gone)?;
+        // In this order: `Shared::close` waits until no attempt is under way and then ends all managed leases. The
+        // other way round, it could miss this one.
         shared.renewer.watch_over_at(&lease, now);
         shared.under_way.ends();
         let held = HeldEntry::new(place, lease, *token, grant.depth, Since::at(now)).at_least(least);

@@ -26,37 +26,37 @@ use crate::value::error::{Error, ErrorKind, LockName, Result};
 use crate::value::time::{HoldState, LeaseInstant, LostReason, Ttl};
 use crate::value::token::{FencingToken, OwnerToken};
 
-/// Dropped, it hands its token to the reaper.
+/// One entry of a lease. Dropped, it hands its token to the reaper.
 #[derive(Debug)]
 pub(crate) struct HeldEntry {
     place: Reservation,
     lease: Arc<Lease>,
     token: OwnerToken,
-    /// How many had the same lease before, each with a fence of the grant.
+    /// The number of earlier holders of the same lease, each with a fence of the grant.
     before: u32,
     depth: u32,
     after: After,
-    /// Since when somebody has it, for metrics.
+    /// The beginning of the hold, for metrics.
     since: Since,
 }
 
-/// What becomes of the lease when a hold is over.
+/// The use of the lease after the end of a hold.
 #[derive(Debug, Default)]
 enum After {
-    /// It goes back to the backend.
+    /// The backend releases it.
     #[default]
     GivenBack,
-    /// It is left standing until then, once somebody works under it.
+    /// It is kept until then, if work has begun under it.
     Stands(LeaseInstant),
-    /// There are so many fences in its grant, which was learned of then.
+    /// The number of fences in its grant, and the time when the grant was received.
     Fences(u32, LeaseInstant),
-    /// It may be passed on.
+    /// It may be handed over.
     Passes(HandoverBudget, Arc<dyn PassOn>),
 }
 
-/// Who passes a lease on to the client's next waiter.
+/// Hands a lease over to the client's next waiter.
 pub(crate) trait PassOn: fmt::Debug + Send + Sync {
-    /// `false` if there is none that may have it, and it has to go back to the backend.
+    /// Returns `false` if no waiter may have it, so that the lease must be released at the backend.
     fn pass_on(self: Arc<Self>, from: &HeldEntry, budget: HandoverBudget) -> bool;
 }
 
@@ -66,24 +66,24 @@ impl HeldEntry {
         Self { place, lease, token, before: 0, depth, after: After::GivenBack, since }
     }
 
-    /// Is held by whoever asked for it: since the grant, or from now on if it was passed on.
+    /// Marks the entry as held by the caller: since the grant, or from now on if it was handed over.
     pub(super) fn is_held(&mut self) -> &Since {
         self.since.begin();
         &self.since
     }
 
-    /// Was granted to nobody in particular, and counts as held once somebody takes it.
+    /// Marks the entry as granted without a holder; it counts as held once a task takes it.
     pub(super) fn is_nobodys(&mut self) {
         self.since = Since::never();
     }
 
-    /// Whoever has it is done with it, at `now` if the clock was read.
+    /// Marks the end of the hold, at `now` if the clock was read.
     fn is_done(&mut self, now: Option<LeaseInstant>) {
         let shared = self.place.shared();
         shared.meters.held(self.lease.name(), &mut self.since, now);
     }
 
-    /// Takes the entry out of the lease, and counts the loss if nobody else has noticed it.
+    /// Takes the entry out of the lease, and counts the loss if it was not noticed before.
     fn leave(&self, now: LeaseInstant) -> Option<(Entry, HoldState)> {
         let (entry, state) = self.lease.leave(&self.token, now)?;
         if let HoldState::Lost(reason) = state
@@ -94,7 +94,7 @@ impl HeldEntry {
         Some((entry, state))
     }
 
-    /// The same hold, which nobody else gets before then if it was worked under.
+    /// Returns the same hold, which is kept until then if work has begun under it.
     pub(super) fn at_least(mut self, least: Option<LeaseInstant>) -> Self {
         if let Some(least) = least {
             self.after = After::Stands(least);
@@ -102,15 +102,15 @@ impl HeldEntry {
         self
     }
 
-    /// Somebody works under it from now on.
+    /// Marks the beginning of the work.
     pub(crate) fn begins(&self) {
         if let After::Stands(least) = self.after {
             self.lease.stand(&self.token, least);
         }
     }
 
-    /// The same hold, of a grant that was learned of at `now` and carries so many fences: one where the lease is to stand, since no
-    /// more were asked for.
+    /// Returns the same hold, of a grant that was received at `now` and carries so many fences: one if the lease has to
+    /// be kept for a span, since no more were requested.
     pub(super) fn with_fences(mut self, fences: u32, now: LeaseInstant) -> Self {
         if fences > 1 {
             self.after = After::Fences(fences, now);
@@ -118,8 +118,7 @@ impl HeldEntry {
         self
     }
 
-    /// The same hold, which `to` may pass on to others with these terms if there are
-    /// fences for them.
+    /// Returns the same hold, which `to` may hand over to others with these terms if there are fences for them.
     pub(super) fn with_successors(mut self, terms: impl FnOnce() -> Option<Terms>, to: Arc<dyn PassOn>) -> Self {
         if let After::Fences(fences, learned) = self.after
             && let Some(terms) = terms()
@@ -130,7 +129,7 @@ impl HeldEntry {
         self
     }
 
-    /// The next hold on the same lease, with a token and a fence of its own.
+    /// Makes the next hold on the same lease, with its own token and fence.
     pub(super) fn passed_on(&self, token: OwnerToken, budget: HandoverBudget, to: Arc<dyn PassOn>) -> Self {
         let place = self.shared().reserve_for_others(); // until it is claimed by a waiter with a place of its own
         let mut next = Self::new(place, Arc::clone(&self.lease), token, self.depth, Since::never());
@@ -138,19 +137,19 @@ impl HeldEntry {
         next
     }
 
-    /// Gives the lease to the client's next waiter in place of the backend, if there is one that may have it. What is
-    /// left of this hold has no say in the lease any more.
+    /// Hands the lease over to the client's next waiter instead of the backend, if a waiter may have it. This hold has
+    /// no effect on the lease any more.
     pub(crate) fn pass_on(&mut self) -> bool {
         let After::Passes(budget, to) = std::mem::take(&mut self.after) else { return false };
         to.pass_on(self, budget)
     }
 
-    /// What can be watched of the hold without its guard.
+    /// Returns the part of the hold that can be watched without its guard.
     pub(crate) fn watched(&self) -> Watched {
         Watched { lease: Arc::clone(&self.lease), over: self.lease.watch(&self.token) }
     }
 
-    /// Begins a hold that was passed on or won for this waiter; `false` if it has ended meanwhile.
+    /// Begins a hold that was handed over or won for this waiter; `false` if it has ended meanwhile.
     pub(super) fn claim(&mut self, place: Option<Reservation>, max_hold: Option<Duration>) -> bool {
         if let Some(place) = place {
             self.place = place;
@@ -169,8 +168,8 @@ impl HeldEntry {
         if let After::Passes(budget, _) = &self.after { Some(budget) } else { None }
     }
 
-    /// Takes a plain hold out of the hands of its guard: nobody renews it any more, and whoever is told its token may adopt
-    /// it. `None` when it is lost, or when a request of its token may still be on its way: then it is given back.
+    /// Takes a plain hold from its guard: it is not renewed any more, and a holder of its token may adopt it. `None`
+    /// when it is lost, or when a request of its token may still be on its way: then it is released.
     pub(crate) fn let_loose(mut self) -> Option<LooseHold> {
         self.after = After::GivenBack;
         let (entry, state) = self.leave(LeaseInstant::now())?;
@@ -182,7 +181,7 @@ impl HeldEntry {
         Some(LooseHold::new(self.shared(), LockTurn { lock, token, fence: self.fence() }))
     }
 
-    /// Makes the lease last for `ttl` from now, by a renewal of its own.
+    /// Extends the lease to `ttl` from now, by a separate renewal.
     pub(crate) async fn extend(&self, ttl: Duration) -> Result<()> {
         self.extended(ttl).await.map_err(|error| error.during(self.driver(), "extend", self.lease.name()))
     }
@@ -191,6 +190,7 @@ impl HeldEntry {
         let (shared, ttl) = (self.shared(), Ttl::new(ttl)?);
         shared.check_ttl(ttl)?;
         self.check()?;
+        // The place comes before `Renewing`: the wait for it would otherwise hold up the renewer's renewals.
         let pass = shared.taking.enter(shared.config.op_timeout, None).await?;
         // Without an answer, the renewer has the time for a try of its own.
         let last = (self.lease.remaining() / 4).max(Duration::from_millis(10));
@@ -208,16 +208,20 @@ impl HeldEntry {
             Ok(())
         });
         let extended = pass.answer(limit, renewal).await.unwrap_or_else(|| Err(unanswered()));
+        // After any answer the lease has another next check. The state decides last: the answer may prove a loss, or
+        // come after the end of the view.
         shared.renewer.watch_over(&self.lease);
         extended.and_then(|()| self.check())
     }
 
-    /// As [`let_loose`](Self::let_loose), with no renewal on its way, and for good; or tells why not.
+    /// Detaches as [`let_loose`](Self::let_loose), with no renewal on its way, and for good; otherwise returns the
+    /// reason.
     pub(crate) async fn detach(self) -> Result<LockTurn> {
         let (lease, driver) = (Arc::clone(&self.lease), self.driver());
-        let text = "an earlier request of this hold has no answer, and could take the lock again; it is given back";
+        let text = "an earlier request of this hold got no answer and may still take the lock; the hold is released";
         let doubtful = || Error::new(ErrorKind::Indeterminate, text).during(driver, "detach", lease.name());
         let limit = self.shared().config.op_timeout;
+        // Kept until the entry is taken out: a renewal that arrives later would renew the hold of another process.
         let quiet = timeout(limit, Renewing::begin(&lease, None, limit)).await; // so that none begins
         let _none_on_its_way = quiet.map_err(|_| doubtful())?;
         self.check().and_then(|()| self.let_loose().and_then(LooseHold::into_turn).ok_or_else(doubtful))
@@ -248,7 +252,7 @@ impl HeldEntry {
         self.shared().driver()
     }
 
-    /// That the hold was lost, as this state of its lease says.
+    /// Returns the error of a hold that was lost, by this state of its lease.
     fn lost_during(&self, operation: &'static str, state: HoldState) -> Error {
         let reason = if let HoldState::Lost(reason) = state { reason } else { LostReason::Gone };
         Error::new(ErrorKind::Lost, reason.to_string()).during(self.driver(), operation, self.lease.name())
@@ -266,6 +270,8 @@ impl HeldEntry {
         poll_fn(|cx| {
             // For its wake-up alone. Timers are late after a suspend, or when something blocked the runtime; the clock is not.
             let _ = lost.as_mut().poll(cx);
+            // Before the work, which must not take a step after the loss; and after it, since the step may have taken
+            // long.
             self.check()?;
             let output = ready!(work.as_mut().poll(cx));
             Poll::Ready(self.check().map(|()| output))
@@ -273,8 +279,9 @@ impl HeldEntry {
         .await
     }
 
-    /// Gives the entry back with `call`, once no renewal can come behind it. `call` tells `None` when it was not held any more.
-    /// Dropped or failed half-way, the reaper carries on with the same token, and it gives back in the end what is left standing.
+    /// Releases the entry with `call`, once no renewal can follow it. `call` returns `None` when it was not held any
+    /// more. If this is dropped or fails half-way, the reaper continues with the same token, and at the end releases a
+    /// lease that was kept.
     pub(crate) async fn give_back<T, F>(
         mut self,
         call: impl FnOnce(Arc<Shared>, OwnerToken, Option<LeaseInstant>) -> F,
@@ -283,10 +290,12 @@ impl HeldEntry {
         F: Future<Output = Result<Option<T>>>,
     {
         let now = LeaseInstant::now();
+        // Without its entry the lease is not due any more, so no further renewal leaves.
         self.is_done(Some(now));
         let Some((entry, state)) = self.leave(now) else {
             return Err(self.lost_during("release", self.lease.state())); // it is being cleaned up already
         };
+        // Before the first await: dropped or failed from here on, the release becomes the reaper's.
         let mut unacknowledged = Unacknowledged::of(&self, entry);
         let least = self.lease.least();
         let stands_until = least.filter(|least| *least > now); // once: what was not released then is the reaper's
@@ -298,16 +307,18 @@ impl HeldEntry {
                     call(Arc::clone(self.shared()), self.lease.token_of(&entry), stands_until).await
                 });
                 work.await.unwrap_or_else(|| {
-                    let text = format!("no answer within {limit:?}, the release goes on");
+                    let text = format!("no answer within {limit:?}; the release continues in the background");
                     Err(Error::new(ErrorKind::Indeterminate, text))
                 })
             }
             Err(error) => Err(error),
         };
+        // A lease that is kept remains the reaper's as well: it releases the lease at the end of the span.
         let stands = stands_until.is_some() && matches!(outcome, Ok(Some(_)));
         if outcome.is_ok() && entry.past == Past::Answered && !stands {
             unacknowledged.entry = None; // else the reaper has more to do for the token
         }
+        // A loss that was known before comes first: that the backend has nothing to release is no news then.
         match (state, outcome) {
             (HoldState::Lost(_), _) => Err(self.lost_during("release", state)),
             (_, Ok(Some(value))) => Ok(value),
@@ -337,7 +348,7 @@ impl Drop for HeldEntry {
     }
 }
 
-/// A release whose acknowledgement is not in; dropped, the reaper takes it over.
+/// A release without an acknowledgement yet; dropped, the reaper takes it over.
 struct Unacknowledged<'a> {
     hold: &'a HeldEntry,
     entry: Option<Entry>,
@@ -356,14 +367,16 @@ impl Drop for Unacknowledged<'_> {
         if let Some(entry) = self.entry.take() {
             shared.reaper.push(Cleanup::of_lease(&self.hold.lease, &entry));
         }
+        // In this order: a client that closes waits for releases under way, and then for the reaper.
         shared.under_way.ends();
     }
 }
 
 // The loss of holds, as whoever has no guard of them can watch it.
 
-/// Tells the loss of a hold, or of several that count together, to whoever has not the guard: a task that watches while another
-/// one works and releases. Made by [`LockGuard::loss`](crate::LockGuard::loss) and its like; clones watch the same.
+/// A handle that reports the loss of a hold, or of several that count together, without the guard: for a task that
+/// watches while another one works and releases. Made by [`LockGuard::loss`](crate::LockGuard::loss) and the like;
+/// clones watch the same.
 ///
 /// It keeps nothing alive: the hold ends with its guard.
 #[derive(Clone, Debug)]
@@ -381,13 +394,14 @@ impl Loss {
         Self(holds.into_iter().collect())
     }
 
-    /// Whether the hold is lost. Reads the clock; no I/O, no task needed.
+    /// Returns true if the hold is lost. Reads the clock; no I/O, no task needed.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.reason().is_some()
     }
 
-    /// Why the hold is lost; `None` if it is not, or was given back before. Reads the clock; no I/O, no task needed.
+    /// Returns the reason of the loss; `None` if the hold is not lost, or was released before. Reads the clock; no I/O,
+    /// no task needed.
     #[must_use]
     pub fn reason(&self) -> Option<LostReason> {
         self.0.iter().find_map(|hold| match hold.lease.state_of(&hold.over) {
@@ -396,8 +410,8 @@ impl Loss {
         })
     }
 
-    /// Resolves when the hold is lost, as [`LockGuard::lost`](crate::LockGuard::lost) does. Never resolves for one that is given
-    /// back: a task that should end then waits for [`ended`](Self::ended).
+    /// Resolves when the hold is lost, as [`LockGuard::lost`](crate::LockGuard::lost) does. Never resolves for a hold
+    /// that is released: a task that should end then waits for [`ended`](Self::ended).
     ///
     /// # Cancel safety
     ///
@@ -409,8 +423,9 @@ impl Loss {
         }
     }
 
-    /// Resolves when the hold is over: with the reason when it is lost, with `None` when its guard gives it back or is dropped. That is
-    /// told at once, before the backend's word: a loss that only the release finds is the error of the release, and not told here.
+    /// Resolves when the hold ends: with the reason when it is lost, with `None` when its guard releases it or is
+    /// dropped. It resolves at once, before the backend's acknowledgement: a loss that only the release finds is the
+    /// error of the release, and not reported here.
     ///
     /// # Cancel safety
     ///
@@ -428,11 +443,11 @@ impl Loss {
 
 // A hold in nobody's hands: known by its token alone, on its way from one client to another.
 
-/// A plain lock that is held, and that nobody renews. Dropped, it is given back in the background.
+/// A held plain lock that is not renewed. Dropped, it is released in the background.
 #[derive(Debug)]
 pub(crate) struct LooseHold {
     shared: Arc<Shared>,
-    /// `None` once it is somebody else's.
+    /// The hold; `None` once it was passed to another owner.
     turn: Option<LockTurn>,
 }
 
@@ -441,7 +456,7 @@ impl LooseHold {
         Self { shared: Arc::clone(shared), turn: Some(turn) }
     }
 
-    /// Whether it is a hold on this lock of this client.
+    /// Returns true if it is a hold on this lock of this client.
     pub(crate) fn is_on(&self, shared: &Arc<Shared>, name: &LockName) -> bool {
         Arc::ptr_eq(&self.shared, shared) && self.turn.as_ref().is_some_and(|turn| turn.lock == *name)
     }
@@ -450,14 +465,14 @@ impl LooseHold {
         &self.shared
     }
 
-    /// What somebody else needs to adopt it, who also has to give it back from now on.
+    /// Returns the data needed to adopt it; the receiver also has to release it from now on.
     pub(crate) fn into_turn(mut self) -> Option<LockTurn> {
         self.turn.take()
     }
 
-    /// Renews the hold, and looks after it from now on. `None` when it has ended.
+    /// Renews the hold, and manages it from now on. Returns `None` when it has ended.
     ///
-    /// Dropped half-way, or failed, the hold is given back.
+    /// Dropped half-way, or failed, the hold is released.
     pub(crate) async fn adopt(mut self, ask: &Ask) -> Result<Option<HeldEntry>> {
         let Some(turn) = self.turn.clone() else { return Ok(None) };
         let adopted = adopt(&self.shared, turn, ask).await?;
@@ -469,19 +484,20 @@ impl LooseHold {
     }
 }
 
-/// What became of a hold that was to be adopted.
+/// The result of an adoption.
 pub(crate) enum Adopted {
     Held(HeldEntry),
     /// The backend does not know it any more.
     Over,
-    /// The answer took too long to be worth anything; the hold is being given back.
+    /// The answer took too long to be of use; the hold is being released.
     Late,
 }
 
-/// Renews a hold that is known by its token, and looks after it from now on. Dropped half-way, or failed, it leaves the hold as it
-/// was, but that its lease may be longer.
+/// Renews a hold that is known by its token, and manages it from now on. Dropped half-way, or failed, it leaves the
+/// hold as it was, except that its lease may be longer.
 pub(crate) async fn adopt(shared: &Arc<Shared>, turn: LockTurn, ask: &Ask) -> Result<Adopted> {
     let _under_way = shared.under_way.attempt(); // whoever closes the client waits for what comes of it
+    // Refusals come before the renewal, so that a refused hold is as it was.
     shared.check(ask)?;
     let place = shared.reserve()?;
     let LockTurn { lock: name, token, fence } = turn.clone();
@@ -497,6 +513,8 @@ pub(crate) async fn adopt(shared: &Arc<Shared>, turn: LockTurn, ask: &Ask) -> Re
         Err(error) if error.kind() == ErrorKind::NotHeld => return Ok(Adopted::Over),
         Err(error) => return Err(error),
     };
+    // Counted from the send, like any renewal. After a late reply, or with a `max_hold` that has passed, nothing
+    // remains to hold; the renewal was applied nevertheless, so the hold is released.
     let deadline = sent_at.after(shared.config.drift.believable(kept).unwrap_or_default());
     let cap = ask.max_hold.map(|most| sent_at.after(most));
     let now = LeaseInstant::now();

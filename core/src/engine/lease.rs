@@ -1,4 +1,4 @@
-//! The client's view of one grant. Decisions only: no I/O, no timers of its own but in [`Lease::lost`].
+//! The client's view of one grant. Decisions only: no I/O, and no timers except in [`Lease::lost`].
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -14,27 +14,27 @@ use crate::value::token::{FencingToken, OwnerToken};
 
 pub(crate) struct Lease {
     pub(crate) key: LeaseKey,
-    /// The first of the grant; holders that it was passed on to have later ones.
+    /// The first of the grant; holders after a hand-over have later ones.
     pub(crate) fence: FencingToken,
     state: Mutex<State>,
     pub(crate) place: Place,
 }
 
-/// What the renewer has to do about a lease.
+/// The renewer's next action for a lease.
 #[derive(Debug)]
 pub(crate) enum Due {
     /// Send a renewal, which is on its way until then, and leaves so late.
     Renew { ttl: Ttl, until: LeaseInstant, late: Duration },
     /// Look again.
     Later,
-    /// It ended just now; these entries are to be undone.
+    /// It has just ended; these entries must be undone.
     Ended(LostReason, Vec<Entry>),
-    /// Nothing, any more.
+    /// Nothing any more.
     Nothing,
 }
 
 impl Lease {
-    /// A lease that was learned of at `now`, began no earlier than `base`, and is believed in until `deadline`.
+    /// Makes a lease that was received at `now`, began no earlier than `base`, and is relied on until `deadline`.
     pub(crate) fn new(
         key: LeaseKey,
         fence: FencingToken,
@@ -67,18 +67,19 @@ impl Lease {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The state by the clock: an ended lease is marked as lost by whoever looks first.
+    /// Returns the state by the clock: the first check of an ended lease marks it as lost.
     pub(crate) fn state(&self) -> HoldState {
         self.observe(&mut self.lock())
     }
 
-    /// The state of one hold on it.
+    /// Returns the state of one hold on it.
     pub(super) fn state_of(&self, over: &Over) -> HoldState {
         let mut state = self.lock();
+        // The hold's own end first: after it, the lease may be lost by a later holder.
         if over.is_set() { HoldState::Released } else { self.observe(&mut state) }
     }
 
-    /// Tells, from now on, whether the hold with this token is over.
+    /// Returns a flag that is set when the hold with this token ends.
     pub(super) fn watch(&self, token: &OwnerToken) -> Arc<Over> {
         let mut state = self.lock();
         let watched = &mut state.seldom().watched;
@@ -118,17 +119,17 @@ impl Lease {
         state.tell();
     }
 
-    /// What is told of changes from now on.
+    /// Returns the notification of changes from now on.
     pub(super) fn changes(&self) -> Arc<Notify> {
         Arc::clone(&self.lock().seldom().changed)
     }
 
-    /// What is known of the clean-ups of its entries.
+    /// Accesses the state of the clean-ups of its entries.
     pub(crate) fn undoing<T>(&self, look: impl FnOnce(&mut PendingUndo) -> T) -> T {
         look(&mut self.lock().seldom().undoing)
     }
 
-    /// When the view ends, renewals to come left aside.
+    /// Returns the time until the view ends, without future renewals.
     pub(crate) fn remaining(&self) -> Duration {
         let mut state = self.lock();
         match self.observe(&mut state) {
@@ -137,23 +138,24 @@ impl Lease {
         }
     }
 
-    /// Until when the backend surely keeps it.
+    /// Returns the time until which the backend surely keeps it.
     pub(crate) fn deadline(&self) -> LeaseInstant {
         self.lock().deadline
     }
 
-    /// Until when the backend may keep it: a renewal without an answer may have been applied, and was given up before its ttl was over.
+    /// Returns the time until which the backend may keep it: a renewal without an answer may have been applied, and was
+    /// given up before the end of its ttl.
     pub(crate) fn possible_end(&self, now: LeaseInstant) -> LeaseInstant {
         let state = self.lock();
         now.after(state.longest.get() * 2).max(state.deadline)
     }
 
-    /// Before that it is not given back: it is left standing.
+    /// Returns the time before which it is not released but kept.
     pub(crate) fn least(&self) -> Option<LeaseInstant> {
         self.lock().seldom.as_ref().and_then(|seldom| seldom.least)
     }
 
-    /// It lasts that long, as a request found that was not the renewer's.
+    /// Extends the deadline, by the answer of a request that was not the renewer's.
     pub(crate) fn lengthen(&self, deadline: LeaseInstant) {
         let mut state = self.lock();
         state.deadline = state.deadline.max(deadline);
@@ -167,7 +169,7 @@ impl Lease {
         }
     }
 
-    /// Resolves when the lease is lost, or when it is released, or the one hold on it is over that is asked for.
+    /// Resolves when the lease is lost, or when it is released, or when the given hold on it ends.
     pub(super) async fn ended(&self, over: Option<&Over>) -> Option<LostReason> {
         loop {
             let changes = self.changes();
@@ -202,9 +204,9 @@ impl Lease {
         true
     }
 
-    /// Gives the one entry of a plain lease another token, if it is `from` that has it, no renewal is in doubt, and the
-    /// lease lasts for `least` even without another one. Whoever has the old token can do nothing to the lease any
-    /// more; whoever gets the new one has to [claim](Self::claim) it by `until`, or the lease ends.
+    /// Gives the one entry of a plain lease another token, if `from` has it, no renewal is in doubt, and the lease
+    /// lasts for `least` even without another one. The old token has no effect on the lease any more; the holder of the
+    /// new one has to [claim](Self::claim) it by `until`, or the lease ends.
     pub(super) fn pass(&self, from: &OwnerToken, to: OwnerToken, least: Duration, until: LeaseInstant) -> bool {
         let mut state = self.lock();
         let sound = self.observe(&mut state) == HoldState::Held && state.deadline.remaining() >= least;
@@ -216,12 +218,12 @@ impl Lease {
         passed
     }
 
-    /// Takes over what was passed: holding it must end at `cap`. `false` if it has ended meanwhile.
+    /// Takes over a lease that was handed over: the hold must end at `cap`. Returns `false` if it has ended meanwhile.
     pub(crate) fn claim(&self, token: &OwnerToken, cap: Option<LeaseInstant>) -> bool {
         self.change(token, |entry| entry.cap = cap)
     }
 
-    /// From now on it is to be left standing until then.
+    /// Marks the lease to be kept until then.
     pub(super) fn stand(&self, token: &OwnerToken, until: LeaseInstant) {
         if let Some(mut state) = self.live(token) {
             state.seldom().least = Some(until); // of one that has ended nothing stands
@@ -235,19 +237,19 @@ impl Lease {
         entry.map(change).is_some()
     }
 
-    /// What the lease knows, unless the entry of this token has ended.
+    /// Returns the lease's state, unless the entry of this token has ended.
     fn live(&self, token: &OwnerToken) -> Option<MutexGuard<'_, State>> {
         let mut state = self.lock();
         let live = matches!(self.observe(&mut state), HoldState::Held | HoldState::Suspect);
         (live && state.entries.iter().any(|entry| entry.token == *token)).then_some(state)
     }
 
-    /// The token of who holds it, of several entries the first one's; `None` once its end was seen to.
+    /// Returns the token of the holder, with several entries the first one's; `None` once its end was handled.
     pub(super) fn holder(&self) -> Option<OwnerToken> {
         self.lock().entries.iter().next().map(|entry| entry.token)
     }
 
-    /// Which token the backend knows an entry by: that of a plain lease stays when it is passed on.
+    /// Returns the token by which the backend knows an entry: that of a plain lease stays when it is handed over.
     pub(crate) fn token_of(&self, entry: &Entry) -> OwnerToken {
         match &self.key {
             LeaseKey::Plain(hold) => hold.token,
@@ -255,13 +257,14 @@ impl Lease {
         }
     }
 
-    /// Takes one entry out, to be undone by the caller, and tells how the lease stood; `None` if somebody else took it.
-    /// The last one ends the lease. If it was not lost, the hold is over.
+    /// Takes one entry out, to be undone by the caller, and returns the state of the lease; `None` if another call took
+    /// it. The last one ends the lease. If it was not lost, the hold ends.
     pub(super) fn leave(&self, token: &OwnerToken, now: LeaseInstant) -> Option<(Entry, HoldState)> {
         let mut state = self.lock();
         if state.entries.is_empty() {
             return None; // nobody is to notice its end now
         }
+        // The clock first: leaving a lease that has ended is a loss and not a release, though no timer has fired yet.
         let phase = self.observe_at(&mut state, now);
         let entry = state.entries.remove(token)?;
         if matches!(phase, HoldState::Held | HoldState::Suspect) {
@@ -282,15 +285,18 @@ impl Lease {
         self.lock().entries.is_empty()
     }
 
-    /// What is due at `now`, or soon enough after it to be renewed along with others. A renewal to a ttl takes at most `limit` of it.
+    /// Returns the action due at `now`, or soon enough after it to be renewed along with others. A renewal to a ttl
+    /// takes at most `limit` of it.
     pub(crate) fn due(&self, now: LeaseInstant, limit: impl Fn(Ttl) -> Duration) -> Due {
         let mut state = self.lock();
         match self.observe_at(&mut state, now) {
+            // Entries are taken out once, here or by their holders: each is undone by one clean-up.
             HoldState::Lost(_) if state.entries.is_empty() => Due::Nothing,
             HoldState::Lost(reason) => Due::Ended(reason, state.entries.take()),
             HoldState::Released => Due::Nothing,
             HoldState::Held | HoldState::Suspect => match state.renewal_ttl() {
                 Some(ttl) if state.on_its_way(now).is_none() && state.renew_at <= now.after(ttl.get() / 100) => {
+                    // Marked under this lock: a release that begins now waits for the renewal (`quiet`).
                     let (until, late) = (now.after(limit(ttl)), now.since(state.renew_at));
                     state.begin_renewal(until, Some(ttl));
                     Due::Renew { ttl, until, late }
@@ -300,7 +306,7 @@ impl Lease {
         }
     }
 
-    /// When the renewer should look next; `None` when there is nothing to look after any more.
+    /// Returns the time of the renewer's next check; `None` when there is nothing to manage any more.
     pub(crate) fn next_look(&self) -> Option<LeaseInstant> {
         let state = self.lock();
         match state.phase {
@@ -321,7 +327,7 @@ impl fmt::Debug for Lease {
     }
 }
 
-/// Whether a lease is kept alive.
+/// The upkeep of a lease.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) enum Upkeep {
     /// Renewed at a third of its ttl.
@@ -337,12 +343,12 @@ pub(crate) struct Entry {
     pub(crate) token: OwnerToken,
     pub(crate) ttl: Ttl,
     pub(crate) upkeep: Upkeep,
-    /// When holding must end, renewed or not.
+    /// The time at which the hold must end, renewed or not.
     pub(crate) cap: Option<LeaseInstant>,
     pub(crate) past: Past,
 }
 
-/// The entries of one hold. The first one needs no memory of its own.
+/// The entries of one hold. The first one needs no separate memory.
 #[derive(Debug, Default)]
 pub(crate) struct Entries {
     first: Option<Entry>,
@@ -387,23 +393,23 @@ impl Entries {
     }
 }
 
-/// Whether a request of the entry's token may still be on its way.
+/// The state of requests of the entry's token before the grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Past {
     /// Every request was answered.
     Answered,
-    /// One was not, and could take the lock again behind a release: the token has to be abandoned in the end.
+    /// One was not, and could take the lock again after a release: the token has to be abandoned in the end.
     Unanswered,
 }
 
 impl Past {
-    /// Of a token whose request since then is unanswered.
+    /// Returns the state of a token whose requests since then are unanswered.
     pub(crate) fn of(unanswered_since: Option<LeaseInstant>) -> Self {
         if unanswered_since.is_some() { Self::Unanswered } else { Self::Answered }
     }
 }
 
-/// What a lease is to the backend.
+/// The identity of a lease at the backend.
 #[derive(Clone, Debug)]
 pub(crate) enum LeaseKey {
     Plain(Hold),
@@ -412,10 +418,10 @@ pub(crate) enum LeaseKey {
 
 // What a lease knows of itself, and when something is due. Reads no clock.
 
-/// What an answered renewal means.
+/// The meaning of a renewal's answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Verdict {
-    /// Confirmed; the lease lasts this believable span from before the renewal was sent.
+    /// Confirmed; the lease lasts this reliable span from before the renewal was sent.
     Confirmed { sent_at: LeaseInstant, believable: Duration },
     /// Not known.
     Unknown,
@@ -423,8 +429,9 @@ pub(crate) enum Verdict {
     Lost,
 }
 
-/// How soon a lease that was handed over, and is short, is made to last. Work that is done by then costs no renewal, and
-/// its release waits for none. Counted from when the grant is learned of: in doubt, the lease is taken to have begun before.
+/// The delay before a short lease that was handed over is extended. Work that is done by then costs no renewal, and its
+/// release waits for none. Counted from when the grant is received: in doubt, the lease is assumed to have begun
+/// before.
 const HANDED: Duration = Duration::from_millis(2);
 
 pub(super) struct State {
@@ -432,20 +439,20 @@ pub(super) struct State {
     pub(super) deadline: LeaseInstant,
     pub(super) renew_at: LeaseInstant,
     pub(super) entries: Entries,
-    /// Until when a renewal is on its way, or was.
+    /// The time until which a renewal is on its way, or was.
     pub(super) renewing: Option<LeaseInstant>,
-    /// The longest ttl that it was asked for or renewed to.
+    /// The longest ttl that it was requested with or renewed to.
     pub(super) longest: Ttl,
     pub(super) seldom: Option<Box<Seldom>>,
 }
 
-/// What few leases have: those that somebody watches or waits for, those that are left standing, and re-entrant ones that are being
-/// undone.
+/// Rarely used parts: for leases that are watched or waited for, those that are kept for a span, and re-entrant ones
+/// that are being undone.
 #[derive(Debug, Default)]
 pub(super) struct Seldom {
-    /// Told when the lease ends, one way or the other, and when a renewal is answered.
+    /// Notified when the lease ends, for any reason, and when a renewal is answered.
     changed: Arc<Notify>,
-    /// Before that it is not given back.
+    /// The time before which it is not released.
     least: Option<LeaseInstant>,
     /// The holds that are watched without their guards.
     watched: Vec<(OwnerToken, Arc<Over>)>,
@@ -453,7 +460,7 @@ pub(super) struct Seldom {
 }
 
 impl State {
-    /// Wakes those who wait for a change.
+    /// Wakes the tasks that wait for a change.
     pub(super) fn tell(&self) {
         if let Some(seldom) = &self.seldom {
             seldom.changed.notify_waiters();
@@ -464,7 +471,7 @@ impl State {
         self.seldom.get_or_insert_default()
     }
 
-    /// The hold with this token was given back or passed on before the lease ended.
+    /// Marks the hold with this token as released or handed over before the lease ended.
     fn is_over(&mut self, token: &OwnerToken) {
         let Some(seldom) = &mut self.seldom else { return };
         if let Some(index) = seldom.watched.iter().position(|(watched, _)| watched == token) {
@@ -493,7 +500,7 @@ impl State {
         }
     }
 
-    /// The ttl to renew with: the longest that a renewed entry asked for.
+    /// Returns the ttl of the next renewal: the longest that a renewed entry requested.
     pub(super) fn renewal_ttl(&self) -> Option<Ttl> {
         self.entries.iter().filter(|entry| entry.upkeep == Upkeep::Renewed).map(|entry| entry.ttl).max()
     }
@@ -518,12 +525,13 @@ impl State {
         }
     }
 
-    /// A number in 0..1 that differs between leases.
+    /// Returns a number in 0..1 that differs between leases.
     pub(super) fn spread(&self) -> f64 {
         self.entries.iter().next().map_or(0.0, |entry| entry.token.spread())
     }
 
-    /// Until when a renewal is on its way. One that is not answered by then is given up, whoever sent it.
+    /// Returns the time until which a renewal is on its way. One that is not answered by then is given up, from any
+    /// sender.
     pub(super) fn on_its_way(&self, now: LeaseInstant) -> Option<LeaseInstant> {
         self.renewing.filter(|until| *until > now)
     }
@@ -534,7 +542,7 @@ impl State {
         self.longest = ttl.map_or(self.longest, |ttl| ttl.max(self.longest));
     }
 
-    /// Ends the renewal that was on its way until then; `false` if it was given up, and another one took its place.
+    /// Ends the renewal that was on its way until then; `false` if it was given up, and another one replaced it.
     pub(super) fn end_renewal(&mut self, until: LeaseInstant) -> bool {
         let ended = self.renewing.take_if(|own| *own == until).is_some();
         if ended {
@@ -545,6 +553,7 @@ impl State {
 
     pub(super) fn next_look(&self) -> LeaseInstant {
         let end = self.end_of_view();
+        // Nothing leaves while a renewal is on its way. The end of the view must be noticed in time all the same.
         match self.renewal_ttl() {
             Some(_) => self.renewing.map_or(self.renew_at, |until| until.max(self.renew_at)).min(end),
             None => end,
@@ -554,14 +563,14 @@ impl State {
 
 // How far the entries of a lost hold are undone.
 
-/// What a lease knows of the clean-ups of its entries.
+/// The state of the clean-ups of a lease's entries.
 #[derive(Debug, Default)]
 pub(crate) struct PendingUndo {
     pending: u32,
     last: Option<LeaseInstant>,
 }
 
-/// One clean-up under way; over when it is dropped.
+/// One clean-up under way; it ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct UndoMark(Arc<Lease>);
 
@@ -572,7 +581,7 @@ impl UndoMark {
         mark
     }
 
-    /// Of a plain lease nobody asks.
+    /// Records a change; not needed for a plain lease.
     fn note(&self, note: impl FnOnce(&mut PendingUndo)) {
         if let LeaseKey::Reentrant(_) = self.0.key {
             self.0.undoing(note);
@@ -585,8 +594,8 @@ impl UndoMark {
 }
 
 impl PendingUndo {
-    /// Whether nothing was left to undo when a request left at `sent`. One that left earlier may have met what was
-    /// not undone yet.
+    /// Returns true if nothing was left to undo when a request left at `sent`. One that left earlier may have found
+    /// entries that were not undone yet.
     pub(crate) fn was_over_at(&self, sent: LeaseInstant) -> bool {
         self.pending == 0 && self.last.is_none_or(|last| last < sent)
     }
@@ -604,7 +613,8 @@ impl Drop for UndoMark {
 #[cfg(test)]
 pub(super) mod tests;
 
-/// Whether one hold on a lease was given back or passed on before the lease ended. Read and written under the lock of the lease.
+/// A flag: one hold on a lease was released or handed over before the lease ended. Read and written under the lock of
+/// the lease.
 #[derive(Debug, Default)]
 pub(crate) struct Over(AtomicBool);
 
@@ -621,7 +631,7 @@ impl Over {
 /// No place.
 pub(super) const NO_PLACE: u32 = u32::MAX;
 
-/// Where a lease stands in the timer queue of its client. Read and written by the timer queue alone.
+/// The position of a lease in the timer queue of its client. Read and written by the timer queue alone.
 #[derive(Debug)]
 pub(crate) struct Place(AtomicU32);
 

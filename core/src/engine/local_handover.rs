@@ -1,11 +1,11 @@
-//! Local hand-over: the waiters of one client for one name share one place in the backend's queue, and pass a lease on
-//! among themselves, in order of arrival, as long as its [`HandoverBudget`] allows.
+//! Local hand-over: the waiters of one client for one name share one place in the backend's queue, and hand a lease
+//! over among themselves, in order of arrival, as long as its [`HandoverBudget`] allows.
 //!
-//! A local queue begins when a waiter of the client is answered with busy, or when a second one comes before the first is answered
-//! ([`Asking`]), and ends with the last that waits in it. Whoever comes meanwhile and wants the lock on the same [`Terms`] gets a
-//! [`Place`] and sends nothing. Somebody *runs*, that is, waits at the backend: the waiter that began it as long as it is
-//! alone, and then a task for all, the [`RemoteWaiter`], which pauses while a lease is being passed on. Where a grant carries one
-//! fence only, nothing is passed on: the task asks again for the next of them.
+//! A local queue begins when a waiter of the client is answered with busy, or when a second one arrives before the
+//! first is answered ([`Asking`]), and ends with its last waiter. A later task that wants the lock on the same
+//! [`Terms`] gets a [`Place`] and sends nothing. One waiter *runs*, that is, waits at the backend: the waiter that
+//! began the queue while it is alone, then a task for all, the [`RemoteWaiter`], which pauses while a lease is being
+//! handed over. If a grant has one fence only, there is no hand-over: the task asks again for the next waiter.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{Hash, Hasher};
@@ -33,36 +33,36 @@ pub(crate) struct LocalQueues {
     shared: Arc<Shared>,
     /// Waits at the backend for all waiters of a local queue.
     remote_waiter: RemoteWaiter,
-    /// How many there are. Mostly none, and then nobody locks the map.
+    /// The number of local queues. Mostly none, and then the map is not locked.
     count: AtomicUsize,
     map: Mutex<HashMap<LockName, LocalQueue>>,
     numbers: AtomicU64,
     asking: Asking,
 }
 
-/// Where a waiter of the client waits.
+/// The queue that a waiter of the client joined.
 pub(crate) enum Joined<'a> {
-    /// With others.
+    /// The local queue, with others.
     Place(Place),
-    /// At the backend; others may wait along from now on.
+    /// The backend's queue; others may share it from now on.
     Alone(Option<FirstAsk<'a>>),
 }
 
 #[derive(Debug)]
 struct LocalQueue {
     terms: Terms,
-    /// Whether the backend has answered a request for this lock since it was wanted by several.
+    /// True if the backend has answered a request for this lock since several tasks wanted it.
     heard: bool,
-    /// How many are ahead of the task that runs, at the backend; as far as it was told.
+    /// The number of waiters ahead of the running task, at the backend; if known.
     ahead: Option<u32>,
-    /// Where the runner's task is started.
+    /// The runtime on which the running task is started.
     runtime: Handle,
     /// In order of arrival, and of their numbers.
     waiters: VecDeque<Waiter>,
     runs: Runs,
-    /// The lease that is being passed on, by the token of its holder, and until when.
+    /// The lease that is being handed over, by the token of its holder, and the time limit.
     passing: Option<(OwnerToken, LeaseInstant)>,
-    /// Told when no lease is being passed on any more.
+    /// Notified when no lease is being handed over any more.
     over: Arc<Notify>,
 }
 
@@ -70,18 +70,18 @@ struct LocalQueue {
 struct Waiter {
     number: u64,
     offers: oneshot::Sender<Offer>,
-    /// Whether it has a place at the backend as well, and learns from there how many are ahead.
+    /// True if it also has a place at the backend, and learns from there the number of waiters ahead.
     asks: bool,
     progress: Option<WaitProgress>,
 }
 
-/// Who waits at the backend.
+/// The waiter at the backend.
 #[derive(Debug)]
 enum Runs {
     Nobody,
-    /// The waiter that began, in a future of its own, while it is alone.
+    /// The waiter that began, in its own future, while it is alone.
     Waiter(u64),
-    /// A task, known by a number.
+    /// A task, identified by a number.
     Task {
         number: u64,
         asking: bool,
@@ -90,7 +90,7 @@ enum Runs {
     },
 }
 
-/// Runs until nobody needs it any more, or until told to stop: for the lock, under this number.
+/// Runs until it is not needed any more, or until stopped: for the lock, under this number.
 pub(crate) type RemoteWaiter = fn(&Arc<LocalQueues>, &LockName, u64, Arc<Notify>) -> BoxFuture<'static, ()>;
 
 impl LocalQueues {
@@ -111,7 +111,7 @@ impl LocalQueues {
         self.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// A place with those who want the same, if there are any.
+    /// Returns a place with waiters on the same terms, if there are any.
     pub(crate) fn join<'a>(self: &'a Arc<Self>, ask: &Ask) -> Result<Joined<'a>> {
         let Some(terms) = Terms::of(ask) else { return Ok(Joined::Alone(None)) };
         if self.count.load(Ordering::Acquire) > 0
@@ -135,8 +135,8 @@ impl LocalQueues {
         }
     }
 
-    /// Begins a local queue with a waiter that was told that the lock is busy; `None` if there is one already. It runs, until
-    /// somebody joins.
+    /// Begins a local queue with a waiter that was answered with busy; `None` if there is one already. The waiter runs,
+    /// until another one joins.
     pub(crate) fn begin(self: &Arc<Self>, ask: &Ask) -> Option<Place> {
         let (terms, runtime) = (Terms::of(ask)?, Handle::try_current().ok()?);
         let mut map = self.map();
@@ -152,8 +152,7 @@ impl LocalQueues {
         Some(Place::new(self, ask, number, None, offers))
     }
 
-    /// Takes a waiter out. If it ran for the others and won, they may hope for that lease. Returns the task that was
-    /// stopped, since nobody else waits.
+    /// Removes a waiter. If it ran for the others and won, they may hope for that lease. Returns a stopped task.
     pub(super) fn leave(
         self: &Arc<Self>,
         name: &LockName,
@@ -164,7 +163,7 @@ impl LocalQueues {
             if let Ok(at) = queue.waiters.binary_search_by_key(&number, |waiter| waiter.number) {
                 drop(queue.waiters.remove(at));
             }
-            queue.runs_no_more(number);
+            queue.runs_no_more(number); // then `starts` begins a task for those after it
             if let Some(held) = won.filter(|_| !queue.waiters.is_empty()) {
                 queue.begins_passing(held.token(), held.budget());
             }
@@ -172,14 +171,14 @@ impl LocalQueues {
         stopped
     }
 
-    /// Gives a lease that was won for all to the first waiter. Without one, it goes back.
+    /// Gives a lease that was won for all to the first waiter. Without one, it is released.
     pub(super) fn give(self: &Arc<Self>, mut held: HeldEntry) {
         held.is_nobodys();
         let lease = Arc::clone(held.lease());
         let first = self.with(lease.name(), |queue| {
             queue.is_answered();
             (queue.heard, queue.ahead) = (true, None);
-            let until = LeaseInstant::now().after(CLAIM);
+            let until = LeaseInstant::now().after(CLAIM); // the same token: it only has to be claimed by then
             if queue.waiters.is_empty() || !lease.pass(held.token(), *held.token(), Duration::ZERO, until) {
                 return None;
             }
@@ -188,11 +187,12 @@ impl LocalQueues {
         });
         if let Some(waiter) = first.flatten() {
             held.shared().renewer.watch_over(&lease);
+            // Outside the map's lock: for a waiter that left, the drop passes the lease on, which takes that lock.
             drop(waiter.offers.send(Offer::Held(held, Origin::here())));
         }
     }
 
-    /// So many are ahead of those who wait in a local queue, by the latest answer of the backend.
+    /// Records the number of waiters ahead of a local queue, by the latest answer of the backend.
     pub(super) fn is_placed(self: &Arc<Self>, name: &LockName, ahead: Option<u32>) {
         self.with(name, |queue| {
             queue.ahead = ahead;
@@ -200,7 +200,7 @@ impl LocalQueues {
         });
     }
 
-    /// Nobody has heard from the backend: each waiter asks for itself, and has patience of its own.
+    /// Ends the sharing after no answer from the backend: each waiter asks for itself, with its own patience.
     pub(super) fn scatter(self: &Arc<Self>, name: &LockName) {
         let waiters = self.with(name, |queue| {
             queue.is_answered();
@@ -211,7 +211,7 @@ impl LocalQueues {
         }
     }
 
-    /// Tells all waiters why waiting for them failed.
+    /// Fails all waiters with the error of waiting for them.
     pub(super) fn fail(self: &Arc<Self>, name: &LockName, error: &Error) {
         let waiters = self.with(name, |queue| {
             queue.is_answered();
@@ -223,7 +223,7 @@ impl LocalQueues {
         }
     }
 
-    /// What the task has to do next.
+    /// Returns the next action of the task.
     pub(super) fn next(self: &Arc<Self>, name: &LockName, task: u64) -> Next {
         let next = self.with(name, |queue| {
             let ended = queue.passing.is_some_and(|(_, until)| until <= LeaseInstant::now());
@@ -249,7 +249,7 @@ impl LocalQueues {
         next.unwrap_or(Next::End)
     }
 
-    /// The task ended before its time: its runtime did. Those whom it ran for start over.
+    /// Handles a task that ended early with its runtime. The waiters that it ran for start over.
     pub(super) fn lose_task(self: &Arc<Self>, name: &LockName, task: u64) {
         drop(self.with(name, |queue| {
             let lost = queue.runs_no_more(task);
@@ -261,7 +261,7 @@ impl LocalQueues {
         self.change(name, change).map(|(_, answer)| answer)
     }
 
-    /// Changes a local queue, and then does what the change calls for. Returns the task that was stopped, as well.
+    /// Changes a local queue, then takes the actions that follow from the change. Returns a stopped task as well.
     fn change<T>(
         self: &Arc<Self>,
         name: &LockName,
@@ -275,7 +275,7 @@ impl LocalQueues {
             map.remove(name);
             self.count.store(map.len(), Ordering::Release);
         }
-        drop(map);
+        drop(map); // a task that is lost below locks it again
         if let Some((runtime, number, stop)) = start {
             // A runtime that has ended drops the task at once, which loses it.
             let handle = runtime.spawn((self.remote_waiter)(self, name, number, stop));
@@ -296,7 +296,7 @@ impl PassOn for LocalQueues {
         }
         let lease = from.lease();
         let passed = self.with(lease.name(), |queue| {
-            queue.ends_passing(from.token());
+            queue.ends_passing(from.token()); // in any case: if it is not handed over, the task asks again
             if budget.lasts_until().is_none() || !budget.is_for(&queue.terms) || queue.waiters.is_empty() {
                 return None;
             }
@@ -323,7 +323,7 @@ impl LocalQueue {
         Self { terms, heard: false, ahead: None, runtime, waiters, runs, passing: None, over }
     }
 
-    /// A place in it, for whoever wants the same.
+    /// Returns a place in it, for a waiter on the same terms.
     fn join<'a>(&mut self, queues: &Arc<LocalQueues>, ask: &Ask, terms: &Terms) -> Result<Joined<'a>> {
         if self.terms != *terms {
             return Ok(Joined::Alone(None));
@@ -341,7 +341,7 @@ impl LocalQueue {
         place
     }
 
-    /// Tells the waiters how many are ahead: those at the backend, and those of the client that do not ask there themselves.
+    /// Updates the number of waiters ahead: those at the backend, and those of the client that send no requests.
     fn tell_places(&self) {
         let Some(mut ahead) = self.ahead else { return };
         for waiter in self.waiters.iter().filter(|waiter| !waiter.asks) {
@@ -352,8 +352,8 @@ impl LocalQueue {
         }
     }
 
-    /// From now on a task runs, and where this one is polled: whoever began may not be polled any more, and those behind
-    /// must not depend on that.
+    /// Makes a task run from now on, on the current runtime: the first waiter may not be polled any more, and those
+    /// after it must not depend on that.
     fn is_joined(&mut self) {
         if let Ok(runtime) = Handle::try_current() {
             self.runtime = runtime;
@@ -377,7 +377,7 @@ impl LocalQueue {
         ran
     }
 
-    /// The task has an answer, and goes on by itself.
+    /// Records the task's answer; it continues by itself.
     fn is_answered(&mut self) {
         if let Runs::Task { asking, .. } = &mut self.runs {
             *asking = false;
@@ -398,7 +398,7 @@ impl LocalQueue {
         }
     }
 
-    /// The task to start: somebody waits, and nobody runs.
+    /// Returns the task to start: there are waiters, and none runs.
     fn starts(&mut self, number: impl FnOnce() -> u64) -> Option<(Handle, u64, Arc<Notify>)> {
         let needed = matches!(self.runs, Runs::Nobody) && !self.waiters.is_empty();
         needed.then(|| {
@@ -408,7 +408,7 @@ impl LocalQueue {
         })
     }
 
-    /// Stops the task if it asks the backend, and nobody waits any more; it leaves the backend's queue before it ends.
+    /// Stops the task if it asks the backend and no waiter is left; it leaves the backend's queue before it ends.
     fn stops(&mut self) -> Option<Option<JoinHandle<()>>> {
         let idle = self.waiters.is_empty();
         match &mut self.runs {
@@ -429,29 +429,29 @@ impl LocalQueue {
 
 // A waiter's place in a local queue.
 
-/// What a waiter is given.
+/// An offer to a waiter.
 #[derive(Debug)]
 enum Offer {
     /// The lease, to be claimed.
     Held(HeldEntry, Origin),
-    /// Why waiting failed.
+    /// The error of the wait.
     Failed(Error),
-    /// Nobody waits for the others any more: each for itself.
+    /// The end of sharing: each waiter asks for itself.
     Scattered,
 }
 
-/// How a turn came out.
+/// The result of a turn.
 #[derive(Debug)]
 pub(crate) enum Turn {
     /// The lease, claimed.
     Held(HeldEntry),
     /// It ended before it was taken, or the task ended that waited for all. The waiter has to start over.
     Over,
-    /// The waiter has to go on by itself.
+    /// The waiter has to continue by itself.
     Scattered,
 }
 
-/// Dropped, it is left; and what was offered in the same instant goes to the next.
+/// A waiter's place. Dropped, the waiter leaves; an offer made in the same instant goes to the next.
 #[derive(Debug)]
 pub(crate) struct Place {
     queues: Arc<LocalQueues>,
@@ -475,7 +475,7 @@ impl Place {
         Self { queues, name, max_hold, number, reservation, offers, left: false }
     }
 
-    /// The lease, once it is this waiter's turn.
+    /// Returns the lease, once it is this waiter's turn.
     ///
     /// Dropping the future loses nothing.
     pub(crate) async fn turn(&mut self) -> Result<Turn> {
@@ -493,7 +493,7 @@ impl Place {
         }
     }
 
-    /// As [`turn`](Self::turn), until `deadline`, of a wait that began at `started`.
+    /// Waits as [`turn`](Self::turn), until `deadline`, for a wait that began at `started`.
     pub(crate) async fn wait(mut self, started: LeaseInstant, deadline: Option<LeaseInstant>) -> Result<Turn> {
         let shared = Arc::clone(&self.queues.shared);
         let patience = async {
@@ -509,13 +509,13 @@ impl Place {
             () = patience => {
                 let waited = LeaseInstant::now().since(started);
                 self.leave().await;
-                Err(Error::new(ErrorKind::TimedOut, format!("waited {waited:?} among others of this client")))
+                let text = format!("timed out after {waited:?}, queued behind other tasks of this client");
+                Err(Error::new(ErrorKind::TimedOut, text))
             }
         }
     }
 
-    /// Leaves. The last one waits until nobody waits at the backend for it any more, as a waiter with a place of its own
-    /// does; not for long.
+    /// Leaves. The last one waits, not for long, until the place at the backend is given up, as a single waiter does.
     pub(crate) async fn leave(mut self) {
         self.left = true;
         if let Some(runner) = self.queues.leave(&self.name, self.number, None) {
@@ -523,7 +523,7 @@ impl Place {
         }
     }
 
-    /// Leaves with a lease that the waiter won itself, and that those behind it may hope for.
+    /// Leaves with a lease that the waiter won itself, and that those after it may hope for.
     pub(crate) fn leave_with(mut self, held: &HeldEntry) {
         self.left = true;
         self.queues.leave(&self.name, self.number, Some(held));
@@ -538,34 +538,34 @@ impl Drop for Place {
     }
 }
 
-/// What a remote waiter does next.
+/// The next action of a remote waiter.
 pub(crate) enum Next {
-    /// Nothing until then, or until told: a lease is being passed on.
+    /// Pause until then, or until notified: a lease is being handed over.
     Pause(LeaseInstant, Arc<Notify>),
-    /// Waits for the lock; whether the backend has answered before.
+    /// Wait for the lock; true if the backend has answered before.
     Ask(Ask, bool),
-    /// Nobody needs it any more.
+    /// End: it is not needed any more.
     End,
 }
 
 // Which locks a task of this client is asking for, without an answer yet. Whoever wants the same lock meanwhile waits
 // along instead of asking as well.
 
-/// How many first requests are known at once; a further one is nobody's business.
+/// The number of first requests known at once; a further one is not tracked.
 const SLOTS: usize = 128;
 
 /// A slot holds the hash of a name, or 0.
 #[derive(Debug)]
 struct Asking([AtomicU64; SLOTS]);
 
-/// What a task that wants a lock learns.
+/// The state of first requests for a lock.
 #[derive(Debug)]
 enum Asked<'a> {
-    /// Nobody has asked; now this task does.
+    /// No task has asked; now this task does.
     First(FirstAsk<'a>),
     /// Another task has asked, and has no answer yet.
     ByAnother,
-    /// There is no slot to tell by.
+    /// Unknown: there is no free slot.
     Unknown,
 }
 

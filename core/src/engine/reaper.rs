@@ -1,8 +1,8 @@
-//! Undoing what was given up: attempts that were dropped, guards that were dropped, releases that failed.
+//! Clean-ups: attempts that were dropped, guards that were dropped, releases that failed.
 //!
-//! A token is handed over without blocking and without a runtime; a task of the client then calls the driver until
-//! the backend has acknowledged, or until the token cannot matter any more. What a task had in hand when its runtime
-//! ended is put back, and the next runtime that uses the client carries on.
+//! A token is handed over without blocking and without a runtime; a task of the client then calls the driver until the
+//! backend has acknowledged, or until the token cannot matter any more. Work in progress when the task's runtime ends
+//! is put back, and continues on the next runtime that uses the client.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -23,12 +23,13 @@ use crate::value::queue::QueueName;
 use crate::value::time::{DriftBound, LeaseInstant, Ttl};
 use crate::value::token::{OwnerId, OwnerToken};
 
-/// How many clean-ups are on their way at once.
+/// The number of clean-ups on their way at once.
 const IN_FLIGHT: usize = 64;
-/// Between tries: 20 ms, doubling up to this. Who has come so far makes room for others, if any wait.
+/// The longest pause between tries: 20 ms, doubling up to this. A clean-up at this pause makes room for others, if any
+/// wait.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// What is to be undone, and until when that matters.
+/// A clean-up, and the time until which it matters.
 #[derive(Debug)]
 pub(crate) struct Cleanup {
     pub(crate) name: LockName,
@@ -41,13 +42,13 @@ pub(crate) struct Cleanup {
 }
 
 pub(crate) enum Undo {
-    /// A lease that was granted, and that a renewal may be on its way for. It is left standing until `least`.
+    /// A lease that was granted, and for which a renewal may be on its way. It is kept until `least`.
     Lease { mark: UndoMark, past: Past, least: Option<LeaseInstant> },
     /// An attempt whose requests may still be on their way.
     Attempt,
-    /// A hold that was in nobody's hands: no request that could take the lock is on its way.
+    /// A hold without a guard: no request that could take the lock is on its way.
     Loose,
-    /// A delivery whose settlement nobody waits for.
+    /// A delivery whose settlement has no waiting caller.
     Delivery(Arc<dyn DelayQueue>, QueueName, Settle),
 }
 
@@ -66,15 +67,15 @@ impl fmt::Debug for Undo {
 #[derive(Debug, Default)]
 pub(crate) struct Reaper {
     queue: Mutex<VecDeque<Cleanup>>,
-    /// Handed over and not yet acknowledged or expired.
+    /// Clean-ups handed over and not yet acknowledged or expired.
     pending: AtomicUsize,
-    /// What counts against `max_holds`, clean-ups among it: one number for the client.
+    /// The count against `max_holds`, clean-ups included: one number for the client.
     busy: Arc<AtomicUsize>,
-    /// What is undone later: leases that are left standing. Nobody waits for them.
+    /// Later clean-ups: leases that are kept for a span. No caller waits for them.
     standing: Mutex<BTreeMap<LeaseInstant, Vec<Cleanup>>>,
     stand: AtomicUsize,
     more: Notify,
-    /// Told whenever `pending` falls to zero.
+    /// Notified whenever `pending` falls to zero.
     drained: Notify,
     closing: std::sync::atomic::AtomicBool,
     /// `pending`, for metrics.
@@ -88,13 +89,14 @@ impl Reaper {
 
     /// Takes over a clean-up. Never blocks; works outside a runtime.
     pub(crate) fn push(&self, cleanup: Cleanup) {
+        // Counted before the task can take it up: it would otherwise count below zero, and `close` could miss it.
         self.pending.fetch_add(1, Ordering::AcqRel);
         self.busy.fetch_add(1, Ordering::AcqRel);
         self.backlog.up();
         self.enqueue(cleanup);
     }
 
-    /// As [`push`](Self::push); the future resolves when it is undone, or given up.
+    /// Takes over a clean-up as [`push`](Self::push); the future resolves when it is undone, or given up.
     pub(crate) fn push_and_wait(&self, mut cleanup: Cleanup) -> impl Future<Output = ()> + use<> {
         let (done, undone) = oneshot::channel();
         cleanup.done = Some(done);
@@ -119,12 +121,12 @@ impl Reaper {
         self.pending.load(Ordering::Acquire)
     }
 
-    /// How many leases are left standing.
+    /// Returns the number of leases that are kept for a span.
     pub(crate) fn standing(&self) -> usize {
         self.stand.load(Ordering::Acquire)
     }
 
-    /// Puts a clean-up off until then.
+    /// Postpones a clean-up until then.
     fn put_off(&self, cleanup: Cleanup, until: LeaseInstant) {
         self.stand.fetch_add(1, Ordering::AcqRel);
         self.busy.fetch_add(1, Ordering::AcqRel); // it counts as before
@@ -132,7 +134,7 @@ impl Reaper {
         self.one_less();
     }
 
-    /// Takes up again what was put off until now. Returns when there will be more.
+    /// Starts the clean-ups that were postponed until now. Returns the time of the next ones.
     fn take_up(&self) -> Option<LeaseInstant> {
         let mut standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
         while let Some(first) = standing.first_entry() {
@@ -140,6 +142,7 @@ impl Reaper {
                 return Some(*first.key());
             }
             for cleanup in first.remove() {
+                // Counted as pending first, so that it is never in neither number.
                 self.push(cleanup);
                 self.stand.fetch_sub(1, Ordering::AcqRel);
                 self.busy.fetch_sub(1, Ordering::AcqRel);
@@ -177,6 +180,7 @@ impl Reaper {
                 let job = Job { reaper: Arc::clone(&self), cleanup: Some(cleanup) };
                 running.push(job.carry_out(&calls));
             }
+            // The number, and not the queue: a clean-up that was pushed just now is counted before it is in the queue.
             if running.is_empty() && self.closing.load(Ordering::Acquire) && self.pending() == 0 {
                 return;
             }
@@ -189,7 +193,7 @@ impl Reaper {
     }
 }
 
-/// Waits until the count is zero, of which `fallen` tells.
+/// Waits until the count is zero; `fallen` notifies of that.
 pub(super) async fn reaches_zero(count: &AtomicUsize, fallen: &Notify) {
     loop {
         let notified = fallen.notified(); // before looking
@@ -200,14 +204,14 @@ pub(super) async fn reaches_zero(count: &AtomicUsize, fallen: &Notify) {
     }
 }
 
-/// How the backend is called.
+/// The context of calls to the backend.
 pub(crate) struct Calls {
     pub(crate) backend: Backend,
     pub(crate) drift: DriftBound,
     pub(crate) op_timeout: Duration,
 }
 
-/// A clean-up in hand; put back if the task ends before it does.
+/// A clean-up in progress; put back if the task ends before it does.
 struct Job {
     reaper: Arc<Reaper>,
     cleanup: Option<Cleanup>,
@@ -235,14 +239,14 @@ impl Drop for Job {
     }
 }
 
-/// What became of a clean-up in hand.
+/// The result of a clean-up in progress.
 #[derive(PartialEq, Eq)]
 enum Undone {
     /// Acknowledged, or given up.
     Settled,
     /// It fails again and again, and others wait for their turn.
     NotYet,
-    /// The lease is left standing until then.
+    /// The lease is kept until then.
     Stands(LeaseInstant),
 }
 
@@ -254,9 +258,11 @@ async fn undo(cleanup: &Cleanup, calls: &Calls, reaper: &Reaper) -> Undone {
     loop {
         let error = match call(cleanup, calls).await {
             Ok(undone) => return undone,
+            // Nothing is left to undo, or a closed driver sends nothing any more: then the lease ends by itself.
             Err(error) if matches!(error.kind(), ErrorKind::NotHeld | ErrorKind::Closed) => return Undone::Settled,
             Err(error) => error,
         };
+        // After the call, so that each clean-up is tried at least once, however late it begins.
         if LeaseInstant::now() >= cleanup.until {
             telemetry::cleanup_given_up(&cleanup.name, &error);
             return Undone::Settled;
@@ -274,6 +280,8 @@ async fn call(cleanup: &Cleanup, calls: &Calls) -> Result<Undone> {
     let (name, token) = (cleanup.name.clone(), cleanup.token);
     let Calls { backend, drift, op_timeout } = calls;
     let work = async {
+        // Before any release: a lease that must be kept is renewed at most once, to the rest of its span. One that
+        // turns out to be lost is cleaned up below like any other.
         if let Undo::Lease { mark, least: Some(least), .. } = &cleanup.undo
             && !least.remaining().is_zero()
             && (mark.lease().deadline() >= *least || outlast(backend, *drift, mark.lease(), *least).await?)
@@ -283,6 +291,8 @@ async fn call(cleanup: &Cleanup, calls: &Calls) -> Result<Undone> {
         if let Undo::Delivery(driver, queue, settle) = &cleanup.undo {
             return driver.settle(queue, std::slice::from_ref(settle)).await.map(|_| Undone::Settled);
         }
+        // A request that is still on its way could take the lock after a release. Abandoning makes the backend refuse
+        // the token when that request arrives.
         let all_answered = matches!(cleanup.undo, Undo::Lease { past: Past::Answered, .. } | Undo::Loose);
         match (all_answered, cleanup.owner, backend.reentrant()) {
             (true, Some(owner), Some(driver)) => drop(driver.exit(&ReentrantEntry { name, owner, token }).await?),
@@ -298,11 +308,11 @@ async fn call(cleanup: &Cleanup, calls: &Calls) -> Result<Undone> {
     }
 }
 
-/// For how long after its lease could have ended an abandoned token is chased.
+/// The time after the possible end of its lease for which an abandoned token is retried.
 pub(crate) const CHASE: Duration = Duration::from_secs(60);
 
 impl Cleanup {
-    /// The undoing of one entry of a lease. It matters until the lease has surely ended at the backend.
+    /// Makes the clean-up of one entry of a lease. It matters until the lease has surely ended at the backend.
     pub(crate) fn of_lease(lease: &Arc<Lease>, entry: &Entry) -> Self {
         let owner = match &lease.key {
             LeaseKey::Plain(_) => None,
@@ -330,7 +340,7 @@ pub(super) async fn sleep_until(at: Option<LeaseInstant>) {
 
 // One renewal by itself, for a lease that is about to end or to be left standing; and the wait for one that is on its way.
 
-/// Waits until no renewal is on its way, so that none can arrive behind the release that follows.
+/// Waits until no renewal is on its way, so that none can arrive after the release that follows.
 pub(super) async fn quiet(lease: &Lease) {
     if lease.lock().renewing.is_none() {
         return; // nearly always
@@ -351,13 +361,14 @@ pub(super) async fn quiet(lease: &Lease) {
 // The lease is renewed once, to that rest. Whoever is still there when the rest is over gives it back; if nobody is, it ends by
 // itself.
 
-/// Sees to it that the lease lasts until then without anybody's doing; `false` when it has ended. One that lasts as long anyway
-/// is renewed as well: nothing else would tell that it was taken away.
+/// Makes the lease last until then without further renewals; `false` when it has ended. One that already lasts as long
+/// is renewed as well: only a renewal shows if it was taken away.
 pub(crate) async fn outlast(backend: &Backend, drift: DriftBound, lease: &Lease, until: LeaseInstant) -> Result<bool> {
     let sent_at = LeaseInstant::before_send();
     let wanted = drift.covering(until.since(sent_at));
+    // Rounded up to a ttl that the backend keeps: too short, the lock would be free before the span has ended.
     let Some(ttl) = backend.locks().capabilities().ttl.at_least(wanted) else {
-        let text = format!("this backend keeps no lease of {wanted:?}");
+        let text = format!("this backend supports no lease of {wanted:?}");
         return Err(Error::new(ErrorKind::InvalidArgument, text));
     };
     match renew(backend, lease, ttl).await? {
@@ -369,7 +380,7 @@ pub(crate) async fn outlast(backend: &Backend, drift: DriftBound, lease: &Lease,
     }
 }
 
-/// What a renewal to this ttl, by itself, says of the lease. No other may be on its way.
+/// Renews the lease to this ttl and returns the verdict. No other renewal may be on its way.
 pub(super) async fn prolong(backend: &Backend, drift: DriftBound, lease: &Lease, ttl: Ttl) -> Result<Verdict> {
     let sent_at = LeaseInstant::before_send();
     Ok(match renew(backend, lease, ttl).await? {
@@ -380,7 +391,7 @@ pub(super) async fn prolong(backend: &Backend, drift: DriftBound, lease: &Lease,
     })
 }
 
-/// One renewal by itself. No other may be on its way.
+/// Sends one separate renewal. No other may be on its way.
 async fn renew(backend: &Backend, lease: &Lease, ttl: Ttl) -> Result<Renewed> {
     let answers = match (&lease.key, backend.reentrant()) {
         (LeaseKey::Plain(hold), _) => backend.locks().renew(ttl, std::slice::from_ref(hold)).await,

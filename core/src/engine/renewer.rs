@@ -1,4 +1,4 @@
-//! The one timer of a client: renews leases in batches, and ends those whose time is up.
+//! The one timer of a client: renews leases in batches, and ends those past their deadlines.
 
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
@@ -24,9 +24,9 @@ use crate::{runtime, telemetry};
 
 /// Renewals due within this span of each other leave together.
 const BATCH_WINDOW: Duration = Duration::from_millis(10);
-/// The longest sleep while there are leases. Timers stand still in suspend and leases do not: this is how late after a
-/// resume the leases that ended in it are noticed. A program that blocks some workers may also leave the others asleep, with
-/// nobody to read answers and to look at the timers of drivers: for at most as long.
+/// The longest sleep while there are leases. Timers pause in suspend and leases do not: this bounds the delay after a
+/// resume until the leases that ended in it are noticed. A program that blocks some workers may also leave the others
+/// asleep, so that no worker reads answers and checks the timers of drivers: for at most as long.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
@@ -40,16 +40,16 @@ pub(crate) struct Renewer {
 #[derive(Debug, Default)]
 struct Plan {
     timers: TimerQueue,
-    /// When the task wakes by itself.
+    /// The time of the task's next own wake-up.
     wakes_at: Option<LeaseInstant>,
-    /// What wakes it then, if its runtime has several workers. A sooner look only sets the alarm: whoever has just got a lease
-    /// may block its worker next, and a task that it woke would wait for that worker.
+    /// The alarm for that time, if its runtime has several workers. A sooner check only sets the alarm: the task that
+    /// has just got a lease may block its worker next, and a task that it woke would wait for that worker.
     alarm: Option<Alarm>,
     by_alarm: bool,
 }
 
 impl Plan {
-    /// When the task looks next; from now on a sooner look changes that.
+    /// Returns the time of the next check; from now on a sooner check changes that.
     fn sleep(&mut self, bell: &Arc<Notify>) -> Option<LeaseInstant> {
         let longest = LeaseInstant::now().after(LONGEST_SLEEP);
         self.wakes_at = self.timers.first().map(|first| first.min(longest));
@@ -60,16 +60,18 @@ impl Plan {
 }
 
 impl Renewer {
-    /// Looks after `lease` from now on, or sooner than planned; no more if it has ended.
+    /// Manages `lease` from now on, or sooner than planned; no more if it has ended.
     pub(crate) fn watch_over(&self, lease: &Arc<Lease>) {
         self.watch_over_at(lease, LeaseInstant::now());
     }
 
-    /// As [`watch_over`](Self::watch_over), for whoever has just read the clock.
+    /// Manages as [`watch_over`](Self::watch_over), for a caller that has just read the clock.
     pub(crate) fn watch_over_at(&self, lease: &Arc<Lease>, now: LeaseInstant) {
         let Some(at) = lease.next_look() else { return self.forget(lease) };
         let mut plan = self.plan();
         if plan.timers.plan(lease, at, now) && plan.wakes_at.is_none_or(|wakes_at| at < wakes_at) {
+            // The alarm, if there is one, rings at the new time by itself; otherwise the task has to compute its sleep
+            // anew.
             plan.sleep(&self.bell);
             if plan.alarm.is_none() {
                 drop(plan);
@@ -78,17 +80,17 @@ impl Renewer {
         }
     }
 
-    /// Looks no more after a lease that has ended.
+    /// Stops managing a lease that has ended.
     pub(crate) fn forget(&self, lease: &Lease) {
         self.plan().timers.remove(lease);
     }
 
-    /// Every lease that is looked after.
+    /// Returns every managed lease.
     pub(crate) fn leases(&self) -> Vec<Arc<Lease>> {
         self.plan().timers.leases()
     }
 
-    /// What the first lease that is looked after has to say, of those that say something.
+    /// Returns the first result of `look` among the managed leases.
     pub(crate) fn find<T>(&self, look: impl FnMut(&Arc<Lease>) -> Option<T>) -> Option<T> {
         self.plan().timers.find(look)
     }
@@ -114,17 +116,17 @@ pub(crate) struct Round {
     pub(crate) failures: FailureLog,
 }
 
-/// How often failed renewals are reported, at most.
+/// The shortest time between two reports of failed renewals.
 const REPORT_EACH: Duration = Duration::from_secs(1);
 
-/// The report of failed renewals, which an outage makes fail for all leases at once: one line when they begin to fail, one a second
+/// The report of failed renewals. In an outage all leases fail at once: one line when they begin to fail, one a second
 /// with their number while they do, and one when renewals have been confirmed without a failure for a second.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FailureLog(Arc<Mutex<Failures>>);
 
 #[derive(Debug, Default)]
 struct Failures {
-    /// How many were not reported yet.
+    /// The number of failures not reported yet.
     count: u64,
     reported: Option<LeaseInstant>,
     last: Option<LeaseInstant>,
@@ -164,6 +166,8 @@ impl Round {
         while !self.renewer.stopped.load(Ordering::Acquire) {
             let due = self.look();
             self.send(due, &mut on_their_way);
+            // After `look`, which plans the next checks. A bell that rings from here on leaves a permit, so no check is
+            // missed before the `select!`.
             let next = self.renewer.plan().sleep(&self.renewer.bell);
             tokio::select! {
                 Some(answers) = on_their_way.next() => self.take_in(answers),
@@ -173,8 +177,8 @@ impl Round {
         }
     }
 
-    /// Looks at every lease that is due; returns those to renew. Their answers, which come or are given up before long,
-    /// bring the next look.
+    /// Checks every lease that is due; returns those to renew. Their answers, which arrive or are given up soon, bring
+    /// the next check.
     fn look(&self) -> Vec<(Renewing, Ttl)> {
         let now = LeaseInstant::now();
         let due = self.renewer.plan().timers.take(now, now.after(BATCH_WINDOW));
@@ -212,7 +216,7 @@ impl Round {
         }
     }
 
-    /// Sends renewals in batches, each on its own, so that a slow answer holds up nobody else's.
+    /// Sends renewals in batches, each separately, so that a slow answer delays no other.
     fn send(&self, due: Vec<(Renewing, Ttl)>, on_their_way: &mut FuturesUnordered<Answer>) {
         let (mut plain, mut reentrant) = (Vec::new(), Vec::new());
         for (renewing, ttl) in due {
@@ -233,7 +237,7 @@ impl Round {
         }
     }
 
-    /// How long a renewal may take: a hung one must leave time for another try.
+    /// Returns the time limit of a renewal: a hung one must leave time for another try.
     fn limit(&self, ttl: Ttl) -> Duration {
         self.op_timeout.min((ttl.get() / 4).max(Duration::from_millis(10)))
     }
@@ -248,9 +252,11 @@ impl Round {
         let (drift, meters, failures) = (self.drift, self.meters.clone(), self.failures.clone());
         Box::pin(async move {
             let Some(until) = sent.iter().map(Renewing::until).min() else { return Vec::new() };
+            // Read when this future is first polled, before `call` is: the request cannot have left earlier.
             let sent_at = LeaseInstant::before_send();
             let in_flight = meters.renewing();
             in_flight.up();
+            // A missing answer, of one lease or of all, is an unknown outcome, never a loss.
             let mut results = in_time(until, call).await.unwrap_or_default().into_iter();
             in_flight.down();
             let verdict = |renewing: Renewing| {
@@ -274,6 +280,7 @@ fn judge(
     failures: &FailureLog,
 ) -> (Verdict, Renewal) {
     match answer {
+        // If the drift bound leaves nothing of the ttl, the answer is worth as much as none.
         Ok(Renewed::Extended { ttl }) => match drift.believable(ttl) {
             Some(believable) => {
                 failures.confirmed(lease.name());
@@ -290,7 +297,7 @@ fn judge(
     }
 }
 
-/// Renewals that leave together. They are of one ttl, so that none is given up before its time for another's sake.
+/// Renewals that leave together. They have one ttl, so that none is given up early because of another.
 struct Batch<S, H> {
     ttl: Ttl,
     sent: Vec<S>,
@@ -298,6 +305,7 @@ struct Batch<S, H> {
 }
 
 fn batches<S, H>(mut all: Vec<(Ttl, S, H)>, most: usize) -> Vec<Batch<S, H>> {
+    // Neighbours of one ttl fill one batch, so that many leases need few requests.
     all.sort_by_key(|(ttl, ..)| *ttl);
     let mut batches: Vec<Batch<S, H>> = Vec::new();
     for (ttl, one, hold) in all {
@@ -315,7 +323,7 @@ fn batches<S, H>(mut all: Vec<(Ttl, S, H)>, most: usize) -> Vec<Batch<S, H>> {
 // A renewal on its way: before it is answered nothing else leaves for its lease, so that it cannot arrive behind a release. Its
 // time is bounded by the clock, since whoever sent it may not be polled any more.
 
-/// Dropped, nothing is known of it.
+/// A renewal on its way. Dropped, its outcome is unknown.
 #[derive(Debug)]
 pub(super) struct Renewing {
     lease: Arc<Lease>,
@@ -323,16 +331,17 @@ pub(super) struct Renewing {
 }
 
 impl Renewing {
-    /// One that the lease [found to be due](Lease::due).
+    /// Makes a renewal that the lease [found to be due](Lease::due).
     pub(super) fn due(lease: Arc<Lease>, until: LeaseInstant) -> Self {
         Self { lease, until }
     }
 
-    /// One that takes at most `limit`, once no other is on its way, and may make the lease last for `ttl`; without one it only keeps others
-    /// from leaving.
+    /// Makes a renewal that takes at most `limit`, once no other is on its way, and may extend the lease to `ttl`;
+    /// without a ttl it only keeps others from leaving.
     pub(super) async fn begin(lease: &Arc<Lease>, ttl: Option<Ttl>, limit: Duration) -> Self {
         loop {
             {
+                // Looked at and marked under one lock, so that no second one begins; the lock is free before the wait.
                 let (mut state, now) = (lease.lock(), LeaseInstant::now());
                 if state.on_its_way(now).is_none() {
                     let until = now.after(limit);
@@ -352,21 +361,24 @@ impl Renewing {
         self.until
     }
 
-    /// Takes in the answer. Tells the loss that it proved, with the entries that a request may still be on its way for: those
-    /// are to be undone all the same.
+    /// Applies the answer. Returns a proven loss, with the entries for which a request may still be on its way: those
+    /// must be undone nevertheless.
     pub(super) fn answered(self, verdict: Verdict) -> Option<(LostReason, Vec<Entry>)> {
         self.answered_at(verdict, LeaseInstant::now())
     }
 
-    /// As [`answered`](Self::answered), for an answer that was there by `now`.
+    /// Applies an answer as [`answered`](Self::answered), if it was there by `now`.
     fn answered_at(self, verdict: Verdict, now: LeaseInstant) -> Option<(LostReason, Vec<Entry>)> {
         let mut state = self.lease.lock();
+        // Ended whatever the answer says: releases that wait for it continue.
         let in_time = state.end_renewal(self.until);
         if !matches!(self.lease.observe_at(&mut state, now), HoldState::Held | HoldState::Suspect) {
             return None;
         }
         match verdict {
             Verdict::Confirmed { sent_at, believable } => {
+                // A late answer proves the longer lease as well; the next renewal is planned by the one that replaced
+                // it.
                 state.deadline = state.deadline.max(sent_at.after(believable));
                 if in_time {
                     state.phase = HoldState::Held;
@@ -379,6 +391,7 @@ impl Renewing {
             }
             Verdict::Unknown => {} // the next one is on its way, or was answered
             Verdict::Lost => {
+                // The backend has nothing of these entries, but a request without an answer could take the lock again.
                 let mut entries = state.entries.take();
                 entries.retain(|entry| entry.past == Past::Unanswered);
                 self.lease.end(&mut state, HoldState::Lost(LostReason::Gone));
@@ -395,7 +408,8 @@ impl Drop for Renewing {
     }
 }
 
-/// Waits for the answer to a renewal until its time is over, and does not poll it afterwards: it could leave behind a release.
+/// Waits for the answer to a renewal until its time limit, and does not poll it afterwards: it could leave after a
+/// release.
 pub(super) async fn in_time<T>(until: LeaseInstant, call: impl Future<Output = T>) -> Option<T> {
     let mut call = pin!(call);
     let polled = poll_fn(|cx| {
@@ -409,10 +423,10 @@ pub(super) async fn in_time<T>(until: LeaseInstant, call: impl Future<Output = T
 
 // When a lease that was handed over is made to last.
 
-/// When a waiter that was handed the lock confirms the lease.
+/// The time at which a waiter confirms a lease that was handed over.
 ///
-/// A release may hand the lock to the first waiter without being asked, as a lease of at most 2 s. A renewal then makes it
-/// last for the ttl that was asked for. Work that blocks the only thread of its runtime would keep that renewal from
+/// A release may hand the lock over to the first waiter without a request, as a lease of at most 2 s. A renewal then
+/// extends it to the requested ttl. Work that blocks the only thread of its runtime would keep that renewal from
 /// leaving.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -420,7 +434,7 @@ pub enum Confirmation {
     /// [`First`](Self::First) on a runtime with one worker thread, [`Behind`](Self::Behind) on one with several.
     #[default]
     ByRuntime,
-    /// Before `acquire` returns: one round trip more for each lock that was waited for.
+    /// Before `acquire` returns: one more round trip for each lock that was waited for.
     First,
     /// 2 ms after `acquire` has returned, in the background. Work that blocks every worker of the runtime just then
     /// loses the lock after 2 s.
@@ -428,7 +442,7 @@ pub enum Confirmation {
 }
 
 impl Confirmation {
-    /// Whether `acquire` confirms before it returns, on the runtime that is current here.
+    /// Returns true if `acquire` confirms before it returns, on the current runtime.
     pub(crate) fn comes_first(self) -> bool {
         match self {
             Self::First => true,
@@ -438,15 +452,15 @@ impl Confirmation {
     }
 }
 
-/// Whether nobody is left to drive the runtime when a task blocks its worker.
+/// Returns true if no other worker drives the runtime when a task blocks its worker.
 pub(super) fn has_one_worker(runtime: &Handle) -> bool {
     runtime.metrics().num_workers() == 1
 }
 
 // What the renewer has to look at, by time.
 
-/// One entry for each lease that is looked after, whether a look at it is planned or not. The looks of a moment are a
-/// list: of a millisecond if it is near, of more if it is far. So far looks may come early, by one part in 256.
+/// One entry for each managed lease, with or without a planned check. The checks of a moment are a list: of a
+/// millisecond if it is near, of more if it is far. Far checks may be early, by one part in 256.
 #[derive(Debug, Default)]
 pub(crate) struct TimerQueue {
     entries: Vec<Slot>,
@@ -459,14 +473,14 @@ pub(crate) struct TimerQueue {
 #[derive(Debug)]
 struct Slot {
     lease: Weak<Lease>,
-    /// The millisecond of the look; 0 when none is planned.
+    /// The millisecond of the check; 0 when none is planned.
     at: u64,
     before: u32,
     next: u32,
 }
 
 impl TimerQueue {
-    /// Plans a look at `lease`, unless a sooner one is planned; tells whether it did.
+    /// Plans a check of `lease`, unless a sooner one is planned; returns true if it did.
     pub(crate) fn plan(&mut self, lease: &Arc<Lease>, at: LeaseInstant, now: LeaseInstant) -> bool {
         let at = moment(at.millis() + 1, now.millis()); // a near one not before its time
         let mut index = lease.place.get();
@@ -485,7 +499,7 @@ impl TimerQueue {
         true
     }
 
-    /// Forgets a lease.
+    /// Removes a lease.
     pub(crate) fn remove(&mut self, lease: &Lease) {
         let index = lease.place.get();
         if index != NO_PLACE {
@@ -494,12 +508,12 @@ impl TimerQueue {
         }
     }
 
-    /// The next look.
+    /// Returns the time of the next check.
     pub(crate) fn first(&self) -> Option<LeaseInstant> {
         self.looks.first_key_value().map(|(at, _)| LeaseInstant::at_millis(*at))
     }
 
-    /// The leases to be looked at by `horizon`, if there are any by `now`. No look at them is planned afterwards.
+    /// Returns the leases to check by `horizon`, if there are any by `now`. No check of them is planned afterwards.
     pub(crate) fn take(&mut self, now: LeaseInstant, horizon: LeaseInstant) -> Vec<Arc<Lease>> {
         let mut taken = Vec::new();
         if self.first().is_none_or(|first| first > now) {
@@ -521,12 +535,12 @@ impl TimerQueue {
         taken
     }
 
-    /// Every lease that is looked after.
+    /// Returns every managed lease.
     pub(crate) fn leases(&self) -> Vec<Arc<Lease>> {
         self.entries.iter().filter_map(|entry| entry.lease.upgrade()).collect()
     }
 
-    /// What the first of these leases has to say, of those that say something.
+    /// Returns the first result of `look` among these leases.
     pub(crate) fn find<T>(&self, mut look: impl FnMut(&Arc<Lease>) -> Option<T>) -> Option<T> {
         self.entries.iter().find_map(|entry| look(&entry.lease.upgrade()?))
     }
@@ -582,7 +596,7 @@ impl TimerQueue {
     }
 }
 
-/// The moment whose list a look belongs to: near looks have a millisecond each, far ones share.
+/// Returns the moment whose list a check belongs to: near checks have a millisecond each, far ones share.
 fn moment(at: u64, now: u64) -> u64 {
     let width = 1 << (at.saturating_sub(now) / 256).max(1).ilog2();
     at - at % width

@@ -1,4 +1,4 @@
-//! What all handles and guards of one client have in common.
+//! The common state of all handles and guards of one client.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -24,26 +24,26 @@ use crate::value::error::{Error, ErrorKind, LockName, Result};
 use crate::value::time::{DriftBound, HoldState, LeaseInstant, LostReason, Ttl};
 use crate::value::token::{FencingToken, OwnerId};
 
-/// What a client was built with.
+/// The settings of a client.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) ttl: Ttl,
     pub(crate) drift: DriftBound,
     pub(crate) op_timeout: Duration,
     pub(crate) presence: Duration,
-    /// For how long a lock is kept for a parked message.
+    /// The time that a lock is reserved for a parked message.
     pub(crate) parked_turn: Duration,
     pub(crate) max_holds: usize,
     pub(crate) holders_per_grant: u32,
-    /// Whether tasks that want the same share a place in the backend's queue.
+    /// True if tasks on the same terms share a place in the backend's queue.
     pub(crate) shares: bool,
     pub(crate) confirmation: Confirmation,
-    /// How many names of locks, and of queues, metrics tell.
+    /// The number of lock names, and of queue names, in metrics.
     pub(crate) metric_names: Only<usize>,
 }
 
 impl Config {
-    /// How long a waiter whose time is up waits for the backend to take it out of the queue.
+    /// Returns the time that a waiter past its deadline waits until the backend removes it from the queue.
     pub(crate) fn leave_limit(&self) -> Duration {
         self.op_timeout / 4
     }
@@ -59,7 +59,7 @@ pub(crate) struct Shared {
     pub(crate) reaper: Arc<Reaper>,
     pub(crate) under_way: UnderWay,
     pub(crate) owners: ReentrantLeases,
-    /// Before requests that take locks, and before those that give them back: these wait for none of those.
+    /// The gates of requests that take locks and of those that release them: releases do not wait for acquisitions.
     pub(crate) taking: Gate,
     pub(crate) giving: Gate,
     /// Attempts, holds and clean-ups under way, against `max_holds`.
@@ -96,7 +96,7 @@ impl Shared {
         }
     }
 
-    /// Makes sure that the renewer and the reaper run, on a runtime that uses the client as this one does.
+    /// Starts the renewer and the reaper unless they run, on a runtime that uses the client as this one does.
     pub(crate) fn start(&self) -> Result<()> {
         self.background.visit()?;
         self.begun.call_once(|| {
@@ -135,7 +135,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Refuses a ttl that the backend does not keep, and one of which nobody could believe in anything.
+    /// Refuses a ttl that the backend does not keep, and one of which the drift bound leaves nothing.
     pub(crate) fn check_ttl(&self, ttl: Ttl) -> Result<()> {
         self.backend.locks().capabilities().ttl.check(ttl)?;
         if self.config.drift.believable(ttl.get()).is_none() {
@@ -145,7 +145,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Refuses what the backend cannot keep, and what a closed client is asked for.
+    /// Refuses requests that the backend cannot keep, and all requests of a closed client.
     pub(crate) fn check(&self, ask: &Ask) -> Result<()> {
         self.ensure_open()?;
         self.check_ttl(ask.ttl)?;
@@ -155,13 +155,13 @@ impl Shared {
         self.start()
     }
 
-    /// Whether one renewal can leave the lease standing for as long as `least`.
+    /// Checks that one renewal can keep the lease for as long as `least`.
     fn check_least(&self, least: Duration) -> Result<()> {
         let range = self.backend.locks().capabilities().ttl;
         let wanted = if least > Ttl::MAX { least } else { self.config.drift.covering(least) };
         if range.at_least(wanted).is_none() {
             let text = format!(
-                "at_least of {least:?} needs a lease of {wanted:?}, and this backend keeps none above {:?}",
+                "at_least of {least:?} needs a lease of {wanted:?}, and this backend supports none above {:?}",
                 range.max
             );
             return Err(Error::new(ErrorKind::InvalidArgument, text));
@@ -178,8 +178,10 @@ impl Shared {
 
     /// Ends all holds, waits until everything is undone and `settled`, or `limit` has passed, and closes the driver.
     pub(crate) async fn close(&self, limit: Duration, settled: impl Future<Output = ()>) -> Result<()> {
+        // First, so that no new attempt begins while those under way are waited for.
         self.closing.send_replace(true);
         self.end_holds();
+        // Clean-ups need the background tasks, whose runtime may have ended, or which never ran.
         self.start()?;
         let all_undone = async {
             self.under_way.settled().await;
@@ -188,6 +190,7 @@ impl Shared {
             self.reaper.drained().await;
         };
         let drained = timeout(limit, all_undone).await;
+        // After the wait, so that clean-ups are still retried meanwhile.
         self.renewer.stop();
         self.reaper.finish();
         // Bounded as well: what the driver needs for it may be gone. A clean-up that comes later finds it closed.
@@ -210,7 +213,7 @@ impl Shared {
         }
     }
 
-    /// Counts one more attempt or hold, unless as many are under way as may be.
+    /// Counts one more attempt or hold, unless the maximum is reached.
     pub(crate) fn reserve(self: &Arc<Self>) -> Result<Reservation> {
         let most = self.config.max_holds;
         let counted =
@@ -219,12 +222,12 @@ impl Shared {
             Ok(_) => Ok(Reservation(Arc::clone(self))),
             Err(_) => Err(Error::new(
                 ErrorKind::LimitReached,
-                format!("this client has {most} holds, attempts and clean-ups already"),
+                format!("this client has {most} holds, attempts and clean-ups, its limit (max_holds)"),
             )),
         }
     }
 
-    /// Counts one more attempt, cap or not: it is made for those who were counted.
+    /// Counts one more attempt, regardless of the maximum: it is made for tasks that were counted.
     pub(crate) fn reserve_for_others(self: &Arc<Self>) -> Reservation {
         self.busy.fetch_add(1, Ordering::AcqRel);
         Reservation(Arc::clone(self))
@@ -238,7 +241,7 @@ impl Drop for Shared {
     }
 }
 
-/// One of the client's places for attempts and holds; given back when dropped.
+/// One of the client's places for attempts and holds; freed when dropped.
 #[derive(Debug)]
 pub(crate) struct Reservation(Arc<Shared>);
 
@@ -258,12 +261,12 @@ impl Drop for Reservation {
 #[derive(Debug, Default)]
 pub(crate) struct UnderWay {
     count: AtomicUsize,
-    /// Told whenever there is none any more.
+    /// Notified whenever there is none any more.
     none: Notify,
 }
 
 impl UnderWay {
-    /// An attempt or a release begins.
+    /// Counts an attempt or a release that begins.
     pub(crate) fn begins(&self) {
         self.count.fetch_add(1, Ordering::AcqRel);
     }
@@ -318,12 +321,12 @@ pub(crate) const IN_FLIGHT: usize = 128;
 #[derive(Debug)]
 pub(crate) struct Gate {
     places: Semaphore,
-    /// How many requests were answered.
+    /// The number of answered requests.
     answered: AtomicU64,
     in_flight: Level,
 }
 
-/// A place for one request; given back when dropped.
+/// A place for one request; freed when dropped.
 #[derive(Debug)]
 pub(crate) struct Pass<'a> {
     gate: &'a Gate,
@@ -341,7 +344,7 @@ impl Gate {
         Self { places: Semaphore::new(IN_FLIGHT), answered: AtomicU64::new(0), in_flight }
     }
 
-    /// A place, if one is free.
+    /// Returns a place, if one is free.
     pub(crate) fn enter_now(&self) -> Option<Pass<'_>> {
         self.places.try_acquire().ok().map(|place| Pass { gate: self, _place: place })
     }
@@ -353,6 +356,7 @@ impl Gate {
         if let Some(pass) = self.enter_now() {
             return Ok(pass);
         }
+        // One future for all rounds: a second call would begin at the end of the line.
         let place = self.places.acquire();
         tokio::pin!(place);
         let mut seen = self.answered.load(Ordering::Acquire);
@@ -363,9 +367,10 @@ impl Gate {
                 Ok(Err(_closed)) => return Err(Error::new(ErrorKind::Closed, "the client was closed")),
                 Err(_) => {}
             }
+            // While others are answered, the backend is slow and not silent, and a place becomes free.
             let before = std::mem::replace(&mut seen, self.answered.load(Ordering::Acquire));
             if seen == before || deadline.is_some_and(|deadline| deadline.remaining().is_zero()) {
-                let text = format!("{IN_FLIGHT} requests of this client are without an answer; this one was not sent");
+                let text = format!("{IN_FLIGHT} requests of this client wait for answers; this one was not sent");
                 return Err(Error::new(ErrorKind::Unavailable, text));
             }
         }
@@ -373,7 +378,7 @@ impl Gate {
 }
 
 impl Pass<'_> {
-    /// Waits at most `limit` for the answer to a request that leaves now; `None` when it does not come.
+    /// Waits at most `limit` for the answer to a request that leaves now; `None` when it does not arrive.
     pub(crate) fn answer<T>(
         self,
         limit: Duration,
@@ -409,8 +414,8 @@ struct Map {
 
 impl ReentrantLeases {
     /// Joins the client's lease of this hold, or begins one; `None` if this client has lost the hold and had not undone
-    /// it when the request left. (Afterwards it can only stand because the owner is in it through another client.) One
-    /// step, so that entries that are granted at the same time share a lease.
+    /// it when the request left. (Afterwards it can only exist because the owner entered it through another client.)
+    /// One step, so that entries that are granted at the same time share a lease.
     pub(crate) fn enter(
         &self,
         name: &LockName,
@@ -422,10 +427,13 @@ impl ReentrantLeases {
         let mut map = self.map();
         map.sweep();
         let leases = map.leases.entry((name.clone(), owner)).or_default();
+        // The fence distinguishes a hold of this owner from an earlier one that has ended at the backend.
         for lease in leases.iter().filter_map(Weak::upgrade).filter(|lease| lease.fence == fence) {
             if lease.join(entry, base, deadline) {
                 return Some(lease);
             }
+            // The backend granted a re-entry into a hold that was lost here and not yet undone there. Its guards know
+            // that it is lost, so it must not come back.
             if matches!(lease.state(), HoldState::Lost(_)) && !was_undone_at(&lease, base) {
                 return None;
             }
@@ -436,7 +444,7 @@ impl ReentrantLeases {
         Some(lease)
     }
 
-    /// Forgets a lease that has ended, unless it was lost: that is remembered for as long as its clean-ups live.
+    /// Removes a lease that has ended, unless it was lost: then it is kept for as long as its clean-ups live.
     pub(crate) fn remove(&self, lease: &Arc<Lease>) {
         let LeaseKey::Reentrant(hold) = &lease.key else { return };
         let lost = matches!(lease.state(), HoldState::Lost(_));
@@ -460,7 +468,7 @@ fn was_undone_at(lost: &Lease, sent: LeaseInstant) -> bool {
 }
 
 impl Map {
-    /// Forgets leases that are gone, each time the map has doubled.
+    /// Removes leases that are gone, each time the map has doubled.
     fn sweep(&mut self) {
         if self.leases.len() >= self.sweep_at.max(SWEEP_AT) {
             self.leases.retain(|_, leases| leases.iter().any(|lease| lease.strong_count() > 0));

@@ -1,4 +1,4 @@
-//! Asking for a lock until it is granted or time runs out.
+//! Requests for a lock until it is granted or time runs out.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -22,17 +22,17 @@ use crate::value::error::{Error, ErrorKind, LockName, Result};
 use crate::value::time::{LeaseInstant, Ttl};
 use crate::{runtime, telemetry};
 
-/// How many times the timeout of one request a wait without a limit goes on that was never answered.
+/// The limit of a wait without a deadline that was never answered, in timeouts of one request.
 const FIRST_ANSWER: u32 = 5;
 
-/// How long to wait for a busy lock.
+/// The limit of a wait for a busy lock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Patience {
     /// Not at all: one attempt.
     None,
     /// Until this long after the call.
     Within(Duration),
-    /// As long as it takes.
+    /// Without a limit.
     Unlimited,
 }
 
@@ -41,6 +41,7 @@ pub(crate) async fn acquire(queues: &Arc<LocalQueues>, ask: &Ask, patience: Pati
     let shared = queues.shared();
     let started = LeaseInstant::before_send();
     let acquiring = shared.meters.acquiring(&ask.name, started);
+    // The handle may show the number of an earlier wait.
     ask.tell(None);
     let work = async {
         shared.check(ask)?;
@@ -71,7 +72,7 @@ fn how(ended: &Result<Option<Won>>) -> Acquired {
     }
 }
 
-/// A lock that was granted, and how.
+/// A lock that was granted, and its origin.
 struct Won {
     held: HeldEntry,
     how: Acquired,
@@ -89,7 +90,7 @@ async fn once(shared: &Arc<Shared>, ask: &Ask, started: LeaseInstant) -> Result<
     }
 }
 
-/// Waits in the client's own queue where it has one, or in the backend's.
+/// Waits in the client's local queue if it has one, or in the backend's.
 async fn wait(queues: &Arc<LocalQueues>, ask: &Ask, started: LeaseInstant, most: Option<Duration>) -> Result<Won> {
     let shared = queues.shared();
     let _counted = Counted::new(&shared.waiters);
@@ -117,15 +118,19 @@ async fn wait_in_turn(
             }
             Joined::Place(place) => match place.wait(started, deadline).await? {
                 Turn::Held(held) => return Ok(Won { held, how: Acquired::Waited }),
+                // The lease ended before it was taken, or the task's runtime did: the wait begins anew, with the same
+                // deadline.
                 Turn::Over => {}
                 Turn::Scattered => shares = false,
             },
         }
+        // The reading is old by now; a lease would count from it.
         now = None;
     }
 }
 
-/// A lease that has to last exactly as long as was asked for, or that joins entries of its owner, begins with a request.
+/// Returns the permission for a hand-over. A lease with an exact length, or one that joins entries of its owner, begins
+/// with a request.
 fn accepts(ask: &Ask) -> Handing {
     match (ask.upkeep, ask.owner) {
         (Upkeep::Renewed, None) => Handing::Direct,
@@ -133,7 +138,7 @@ fn accepts(ask: &Ask) -> Handing {
     }
 }
 
-/// No answer is worth waiting for longer than the lease that it could grant.
+/// Returns the time limit of a request: an answer is of no use after the end of the lease that it could grant.
 fn call_limit(shared: &Shared, ask: &Ask) -> Duration {
     shared.config.op_timeout.min(ask.ttl.get())
 }
@@ -144,31 +149,31 @@ pub(crate) struct Wait<'a> {
     ask: &'a Ask,
     queue: Queueing,
     started: LeaseInstant,
-    /// The time, while nothing was waited for since the clock was read.
+    /// The time, while there was no wait since the clock was read.
     now: Option<LeaseInstant>,
     deadline: Option<LeaseInstant>,
     attempt: Attempt,
     watch: Option<Watch>,
     position: Option<u32>,
-    /// Whether the backend has answered this wait at least once; from then on outages are waited out.
+    /// True if the backend has answered this wait at least once; from then on it waits through outages.
     heard: bool,
-    /// Where others of the client may join, once this one waits.
+    /// The sharing with other tasks of the client, once this one waits.
     sharing: Sharing,
-    /// Whether it waits in place of others, who learn how many are ahead of it.
+    /// True if it waits on behalf of others, which receive the number of waiters ahead of it.
     for_others: bool,
-    /// Lets others know that this one asks, until it is answered.
+    /// Announces this request to others, until it is answered.
     first: Option<FirstAsk<'a>>,
     last_error: Option<Error>,
     pause: Pause,
 }
 
-/// Whether others wait along.
+/// The sharing of a wait.
 enum Sharing {
-    /// Nobody.
+    /// No sharing.
     Alone,
-    /// Those who come, from the first busy answer on.
+    /// With later tasks, from the first busy answer on.
     Possible,
-    /// Those who came.
+    /// With tasks that joined.
     Shared(Place),
 }
 
@@ -220,8 +225,7 @@ impl<'a> Wait<'a> {
         self
     }
 
-    /// Waits in place of others, each of which has patience of its own. `heard`: the backend has answered one of them
-    /// before.
+    /// Waits on behalf of others, each with its own patience. `heard`: the backend has answered one of them before.
     fn for_others(queues: &'a Arc<LocalQueues>, ask: &'a Ask, heard: bool) -> Self {
         let wait = Self::new(queues, ask, queues.shared().reserve_for_others(), LeaseInstant::now(), None);
         Self { heard, sharing: Sharing::Alone, for_others: true, ..wait }
@@ -233,13 +237,15 @@ impl<'a> Wait<'a> {
 
     async fn run(mut self) -> Result<Won> {
         let ended = self.outcome().await;
+        // A caller whose time has passed may ask again at once, and must not meet its own place. After other errors the
+        // drop leaves the queue in the background.
         if ended.as_ref().is_err_and(Error::is_timed_out) {
             Box::pin(self.leave()).await; // seldom, and large
         }
         ended
     }
 
-    /// The lock, or why there is none.
+    /// Returns the lock, or the error.
     async fn outcome(&mut self) -> Result<Won> {
         let shared = self.shared;
         tokio::select! {
@@ -250,8 +256,8 @@ impl<'a> Wait<'a> {
         }
     }
 
-    /// Gives up the place in the queue, and waits until the backend has acknowledged that: whoever tries the lock next
-    /// does not meet this waiter. Not for long, and not after an outage.
+    /// Gives up the place in the queue, and waits until the backend has acknowledged that: the next request for the
+    /// lock does not meet this waiter. Not for long, and not after an outage.
     async fn leave(self) {
         let answers = self.last_error.is_none();
         let undone = self.attempt.give_up();
@@ -275,6 +281,8 @@ impl<'a> Wait<'a> {
                     return Ok(Won { held: self.won(held), how });
                 }
                 Ok(Answered::Busy(busy)) => {
+                    // The backend was heard, and the wait has a place: from here on it outlasts outages, and others may
+                    // share it.
                     handed_over = false;
                     self.heard = true;
                     self.is_placed(busy.position);
@@ -283,6 +291,7 @@ impl<'a> Wait<'a> {
                     self.after_busy(busy.recheck_after)
                 }
                 Ok(Answered::Spent | Answered::Late) => {
+                    // The subscription is for the old token, so it ends with it.
                     self.watch = None;
                     self.attempt.renew_token(self.ask, self.queue);
                     self.pause.polling()
@@ -304,7 +313,7 @@ impl<'a> Wait<'a> {
         }
     }
 
-    /// Takes over a lease that was handed to this waiter, or leaves it to the next request to make it last.
+    /// Takes over a lease that was handed to this waiter, or leaves its extension to the next request.
     fn take_over(&mut self, handed: Handed) -> Result<Option<HeldEntry>> {
         let short = handed.ttl < self.ask.ttl.get();
         if short && self.shared.config.confirmation.comes_first() {
@@ -321,8 +330,10 @@ impl<'a> Wait<'a> {
         }
     }
 
-    /// Lets others of the client wait along.
+    /// Lets other tasks of the client share the wait.
     fn share(&mut self) {
+        // The queue begins before the announcement ends: a task that arrives in between joins instead of asking as
+        // well.
         if matches!(self.sharing, Sharing::Possible) {
             self.sharing = self.queues.begin(self.ask).map_or(Sharing::Alone, Sharing::Shared);
         }
@@ -339,11 +350,12 @@ impl<'a> Wait<'a> {
     }
 
     async fn listen_and_ask(&mut self) -> Result<Answered> {
+        // In this order: a release between a busy answer and a later subscription would send its wake-up to no one.
         self.listen().await?;
         self.attempt.ask(call_limit(self.shared, self.ask), self.deadline, self.now.take()).await
     }
 
-    /// Starts to listen for wake-ups, where the driver sends any.
+    /// Subscribes to wake-ups, if the driver sends any.
     async fn listen(&mut self) -> Result<()> {
         if self.queue == Queueing::None || self.watch.is_some() {
             return Ok(());
@@ -372,8 +384,8 @@ impl<'a> Wait<'a> {
         recheck_after.map_or(fallback, |after| fallback.min(after + Duration::from_millis(1)))
     }
 
-    /// The pause after a failed request, or the error when it is not to be waited out: the caller's patience covers the
-    /// first answer as well, and a caller who set no limit learns soon that there is none.
+    /// Returns the pause after a failed request, or the error when it must not be waited out: the caller's patience
+    /// covers the first answer as well, and a caller without a limit gets the error of an unanswered wait soon.
     fn after_error(&mut self, error: Error) -> Result<Duration> {
         let passing = matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Indeterminate);
         if !passing {
@@ -386,7 +398,7 @@ impl<'a> Wait<'a> {
         if unheard { Err(self.timed_out()) } else { Ok(self.pause.outage()) }
     }
 
-    /// Sleeps until there is reason to go on, and tells what it was.
+    /// Sleeps until there is a reason to continue, and returns the reason.
     async fn sleep(&mut self, pause: Duration) -> Result<Woken> {
         let left = self.left().unwrap_or(Duration::MAX);
         if left.is_zero() {
@@ -413,6 +425,7 @@ impl<'a> Wait<'a> {
             signal = told => Woken::Told(signal),
             () = rest(self.queue, pause.min(left)) => Woken::InTime,
         };
+        // At the deadline there is no time for another request, but a lease that has arrived needs none.
         let late = self.left() == Some(Duration::ZERO) && !matches!(woken, Woken::Passed(_));
         if late { Err(self.timed_out()) } else { Ok(woken) }
     }
@@ -430,7 +443,8 @@ impl<'a> Wait<'a> {
         LeaseInstant::now().since(self.started)
     }
 
-    /// Time is up. A backend that did not answer, though it had the time to, is an outage and not a busy lock.
+    /// Returns the error at the deadline. A backend that did not answer in enough time is an outage and not a busy
+    /// lock.
     fn timed_out(&mut self) -> Error {
         let waited = self.waited();
         let had_time = waited >= self.shared.config.op_timeout;
@@ -441,7 +455,7 @@ impl<'a> Wait<'a> {
             return error;
         }
         let place = self.position.map(|before| format!(", with {before} waiters ahead")).unwrap_or_default();
-        let cause = if self.last_error.is_some() { ", and the backend had failed last" } else { "" };
+        let cause = if self.last_error.is_some() { ", and the last request failed" } else { "" };
         let error = Error::new(ErrorKind::TimedOut, format!("waited {waited:?}{place}{cause}"));
         match self.last_error.take() {
             Some(source) => error.with_source(source),
@@ -450,19 +464,19 @@ impl<'a> Wait<'a> {
     }
 }
 
-/// Why a sleep ended.
+/// The reason why a sleep ended.
 enum Woken {
-    /// The backend said something.
+    /// A signal of the backend.
     Told(Signal),
-    /// Another task of the client passed its lease on.
+    /// A lease handed over by another task of the client.
     Passed(HeldEntry),
-    /// It was time.
+    /// The end of the pause.
     InTime,
 }
 
 // The task that waits at the backend for all waiters of a local queue.
 
-/// Waits for them, until nobody needs it any more, or until told to `stop`.
+/// Waits on behalf of all, until no waiter is left, or until `stop`.
 pub(crate) fn in_place_of_all(
     queues: &Arc<LocalQueues>,
     name: &LockName,
@@ -473,7 +487,7 @@ pub(crate) fn in_place_of_all(
     Box::pin(waiter.run(stop))
 }
 
-/// Dropped before its end, it is noticed.
+/// A wait on behalf of all, whose early drop is noticed.
 struct InPlaceOfAll {
     queues: Arc<LocalQueues>,
     name: LockName,
@@ -494,9 +508,12 @@ impl InPlaceOfAll {
                     let mut wait = Wait::for_others(queues, &ask, heard);
                     tokio::select! {
                         biased;
+                        // First: the last waiter has left, and waits until the place at the backend is given up.
                         () = stop.notified() => return wait.leave().await,
                         ended = wait.outcome() => match ended {
                             Ok(Won { held, .. }) => queues.give(held),
+                            // No answer ever came: each waiter has its own limit for that. After one answer the wait
+                            // outlasts outages, so a failure concerns all.
                             Err(error) if error.is_transient() && !wait.was_heard() => {
                                 queues.scatter(&self.name);
                             }
@@ -518,7 +535,7 @@ impl Drop for InPlaceOfAll {
 // A warning when a wait is for a hold of the same client. That may be another task's, which is still at work; or the waiter's own,
 // and then nobody can release it.
 
-/// Waits, and warns once if one hold of the client is in the way for long.
+/// Waits, and warns once if one hold of the client blocks the lock for long.
 pub(crate) async fn watched<T>(shared: &Shared, name: &LockName, ttl: Ttl, wait: impl AsyncFnOnce() -> T) -> T {
     if !telemetry::REPORTS {
         return wait().await;
@@ -530,8 +547,8 @@ pub(crate) async fn watched<T>(shared: &Shared, name: &LockName, ttl: Ttl, wait:
     }
 }
 
-/// Looks half a ttl after the wait began, so that short waits cost nothing, and again after a whole one: a lock that goes from task
-/// to task has another holder by then.
+/// Checks half a ttl after the wait began, so that short waits cost nothing, and again after a whole one: a lock that
+/// moves from task to task has another holder by then.
 async fn warn(shared: &Shared, name: &LockName, ttl: Ttl) -> Infallible {
     let half = ttl.get() / 2;
     sleep(half).await;
@@ -548,7 +565,7 @@ async fn warn(shared: &Shared, name: &LockName, ttl: Ttl) -> Infallible {
 
 // How long to wait before asking again.
 
-/// Pauses that grow, with jitter, so that many clients do not come back as one.
+/// Pauses that grow, with jitter, so that many clients do not retry at once.
 #[derive(Debug, Default)]
 pub(crate) struct Pause {
     step: u32,
@@ -569,17 +586,17 @@ impl Pause {
         self.next(Duration::from_millis(50), Duration::from_secs(1))
     }
 
-    /// While a lock that nobody wants is held: 50 ms, doubling to 1 s.
+    /// While an observed lock is held: 50 ms, doubling to 1 s.
     pub(crate) fn looking(&mut self) -> Duration {
         self.next(Duration::from_millis(50), Duration::from_secs(1))
     }
 
-    /// While nobody leads: 50 ms, doubling to `most`.
+    /// While there is no leader: 50 ms, doubling to `most`.
     pub(crate) fn up_to(&mut self, most: Duration) -> Duration {
         self.next(Duration::from_millis(50), most)
     }
 
-    /// Between half and all of `base × 2^step`, at most `cap`.
+    /// Returns a pause between half and all of `base × 2^step`, at most `cap`.
     fn next(&mut self, base: Duration, cap: Duration) -> Duration {
         let full = base.saturating_mul(1 << self.step.min(10)).min(cap);
         self.step += 1;
@@ -587,8 +604,8 @@ impl Pause {
     }
 }
 
-/// Waits before a waiter asks again. The one that keeps its place in the backend's queue by asking is not late although something
-/// blocks the worker that looks at the timers.
+/// Waits before a waiter asks again. A waiter that keeps its place in the backend's queue by asking is not delayed by a
+/// task that blocks the worker that drives the timers.
 async fn rest(queue: Queueing, pause: Duration) {
     match queue {
         Queueing::None => sleep(pause).await,

@@ -18,16 +18,16 @@ use crate::value::token::FencingToken;
 
 /// A handle on several locks, made by [`Client::lock_all`](crate::Client::lock_all) or [`LockAll::of`].
 ///
-/// They are taken one after the other in the order of their names, one round trip each. Whatever goes wrong on the
-/// way, those that were taken are given back.
+/// The locks are taken one after the other in the order of their names, one round trip each. If one fails, those
+/// already taken are released.
 #[derive(Clone, Debug)]
 pub struct LockAll {
-    /// Or why they cannot be taken together: the error of every call.
+    /// The locks, or the error of every call if they cannot be taken together.
     locks: Result<Vec<Lock>>,
 }
 
 impl Client {
-    /// A handle on several locks, to be taken all or none. Cheap; does no I/O.
+    /// Returns a handle on several locks, to be taken all or none. Cheap; does no I/O.
     ///
     /// The names are sorted and repetitions removed, so that overlapping sets never wait for each other in a circle.
     /// [`LockAll::of`] takes locks of several clients.
@@ -40,25 +40,31 @@ impl Client {
 }
 
 impl LockAll {
-    /// The most locks.
+    /// The most locks that a handle can have.
     pub const MAX_NAMES: usize = 1_024;
 
-    /// A handle on these locks, of one client or of several, each with the options that it has. Cheap; does no I/O.
+    /// Returns a handle on these locks, of one client or of several, each with its own options. Cheap; does no I/O.
     ///
-    /// Overlapping sets never wait for each other in a circle: locks are taken in the order of their names, whichever client
-    /// they belong to. Locks of the same name through different clients are taken in the order in which they are given, since
-    /// nothing else tells one backend from another in all processes: give them in the same order everywhere, say the old
-    /// backend before the new one. A lock that is given twice through one client counts once, the first time. Through two clients
-    /// of one backend it would wait for itself.
+    /// Overlapping sets never wait for each other in a circle: locks are taken in the order of their names, for all
+    /// clients. Locks of the same name through different clients are taken in the given order, because backends have no
+    /// other identity that is the same in all processes: give them in the same order everywhere, for example the old
+    /// backend before the new one. A lock that is given twice through one client counts once, the first time. Through
+    /// two clients of one backend it would wait for itself.
     ///
     /// ```
+    /// # mod tenure {
+    /// #     pub use tenure_core::*;
+    /// #     pub use tenure_memory as memory;
+    /// # }
     /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> tenure_core::Result<()> {
-    /// use tenure_core::{Client, LockAll};
-    /// use tenure_memory::MemoryDriver;
+    /// # async fn main() -> tenure::Result<()> {
+    /// use tenure::memory::MemoryDriver;
+    /// use tenure::{Client, LockAll};
     ///
-    /// // While a service moves from one backend to another, its new version takes each lock on both.
-    /// let (old, new) = (Client::new(MemoryDriver::new()), Client::new(MemoryDriver::new()));
+    /// // While a service moves from one backend to another, its new version
+    /// // takes each lock on both.
+    /// let old = Client::new(MemoryDriver::new());
+    /// let new = Client::new(MemoryDriver::new());
     /// let both = LockAll::of([old.lock("orders/42"), new.lock("orders/42")]);
     /// let guard = both.acquire().await?;
     /// guard.release().await?;
@@ -80,38 +86,38 @@ impl LockAll {
         self.locks.as_deref().map_err(Error::clone)
     }
 
-    /// As [`Lock::ttl`], for every lock.
+    /// Sets [`Lock::ttl`] for every lock.
     #[must_use]
     pub fn ttl(self, ttl: Duration) -> Self {
         self.each(|lock| lock.ttl(ttl))
     }
 
-    /// As [`Lock::fixed_ttl`], for every lock. The lease of the first runs while the others are taken.
+    /// Sets [`Lock::fixed_ttl`] for every lock. The lease of the first runs while the others are taken.
     #[must_use]
     pub fn fixed_ttl(self, ttl: Duration) -> Self {
         self.each(|lock| lock.fixed_ttl(ttl))
     }
 
-    /// As [`Lock::max_hold`], for every lock.
+    /// Sets [`Lock::max_hold`] for every lock.
     #[must_use]
     pub fn max_hold(self, most: Duration) -> Self {
         self.each(|lock| lock.max_hold(most))
     }
 
-    /// As [`Lock::at_least`], for every lock.
+    /// Sets [`Lock::at_least`] for every lock.
     #[must_use]
     pub fn at_least(self, least: Duration) -> Self {
         self.each(|lock| lock.at_least(least))
     }
 
-    /// As [`Lock::label`], for every lock.
+    /// Sets [`Lock::label`] for every lock.
     #[must_use]
     pub fn label(self, label: impl Into<String>) -> Self {
         let label = label.into();
         self.each(|lock| lock.label(label.as_str()))
     }
 
-    /// Takes all locks if all are free now; `None` if one is not.
+    /// Takes all locks if all are free now; returns `None` if one is not.
     ///
     /// # Errors
     ///
@@ -132,7 +138,7 @@ impl LockAll {
         LockAllGuard::all(taken).map(Some)
     }
 
-    /// Takes all locks, waiting as long as it takes.
+    /// Takes all locks, waiting without a limit.
     ///
     /// # Errors
     ///
@@ -174,7 +180,7 @@ impl LockAll {
         LockAllGuard::all(taken)
     }
 
-    /// Takes all locks, waiting as long as it takes, does the work for as long as all leases last, and gives the locks back, as
+    /// Waits for all locks without a limit, runs `work` for as long as all leases last, and releases the locks, as
     /// [`Lock::with`] does.
     ///
     /// # Errors
@@ -183,7 +189,7 @@ impl LockAll {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves no lock behind; the work is dropped, and the locks are given back in the background.
+    /// Dropping the future leaves no lock behind; the work is dropped, and the locks are released in the background.
     pub async fn with<T>(&self, work: impl AsyncFnOnce(&LockAllGuard) -> T) -> Result<T> {
         let guard = self.acquire().await?;
         let output = guard.run(work(&guard)).await?;
@@ -204,15 +210,15 @@ fn in_order(given: Vec<Lock>) -> Result<Vec<Lock>> {
         }
     }
     if locks.is_empty() || locks.len() > LockAll::MAX_NAMES {
-        let text = format!("{} locks to take together, it must be 1 to {}", locks.len(), LockAll::MAX_NAMES);
+        let text = format!("{} locks to take together are outside 1 to {}", locks.len(), LockAll::MAX_NAMES);
         return Err(Error::new(ErrorKind::InvalidArgument, text));
     }
     Ok(locks.into_iter().map(|(_, lock)| lock).collect())
 }
 
-/// Several held locks. They count as held only together: the view ends with the first that ends.
+/// Several held locks. They count as held only together: the guard is lost with the first lease that ends.
 ///
-/// **Dropping the guard gives all locks back, but not at once**, as for [`LockGuard`].
+/// **Dropping the guard releases all locks, but not at once**, as for [`LockGuard`].
 #[derive(Debug)]
 #[must_use = "dropping the guard gives the locks back"]
 pub struct LockAllGuard {
@@ -220,7 +226,8 @@ pub struct LockAllGuard {
 }
 
 impl LockAllGuard {
-    /// All of them, if all are still held: then they begin together. Until then nobody has worked under any of them.
+    /// Makes the guard if all locks are still held, and begins them together. Until then no work has been done under
+    /// any of them.
     fn all(guards: Vec<LockGuard>) -> Result<Self> {
         let all = Self { guards };
         all.check()?;
@@ -228,30 +235,30 @@ impl LockAllGuard {
         Ok(all)
     }
 
-    /// The guard of each lock, in the order in which they were taken.
+    /// Returns the guard of each lock, in the order in which they were taken.
     pub fn guards(&self) -> &[LockGuard] {
         &self.guards
     }
 
-    /// The fencing token of one of the locks, the first of this name; `None` for a name that is not among them.
+    /// Returns the fencing token of one of the locks, the first of this name; `None` for a name that is not among them.
     #[must_use]
     pub fn fence(&self, name: impl AsRef<[u8]>) -> Option<FencingToken> {
         self.guards.iter().find(|guard| guard.name().as_bytes() == name.as_ref()).map(LockGuard::fence)
     }
 
-    /// How long all leases surely last from now: the shortest of them.
+    /// Returns the time that all leases surely last from now: the shortest of them.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.guards.iter().map(LockGuard::remaining).min().unwrap_or_default()
     }
 
-    /// Whether all leases last at this moment.
+    /// Returns true if all leases are valid now.
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.check().is_ok()
     }
 
-    /// As [`is_held`](Self::is_held), for use with `?`.
+    /// Fails if a lease is lost: [`is_held`](Self::is_held) for use with `?`.
     ///
     /// # Errors
     ///
@@ -269,7 +276,7 @@ impl LockAllGuard {
         select_all(self.guards.iter().map(|guard| Box::pin(guard.lost()))).await.0
     }
 
-    /// Tells the loss of the first that is lost to others, as [`LockGuard::loss`] does.
+    /// Returns a handle that reports the first loss among them, as [`LockGuard::loss`] does.
     #[must_use]
     pub fn loss(&self) -> Loss {
         Loss::of(self.guards.iter().map(LockGuard::watched))
@@ -283,7 +290,7 @@ impl LockAllGuard {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future drops the work. The guard stays.
+    /// Dropping the future drops the work. The guard remains.
     pub async fn run<F: Future>(&self, work: F) -> Result<F::Output> {
         let (mut lost, mut work) = (pin!(self.lost()), pin!(work));
         poll_fn(|cx| {
@@ -298,12 +305,12 @@ impl LockAllGuard {
         .await
     }
 
-    /// Gives all locks back, the last taken first.
+    /// Releases all locks, the last taken first.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Lost`] when one of them had been lost before, naming the first that is found; otherwise the first error
-    /// that a driver reports. The others are given back all the same.
+    /// [`ErrorKind::Lost`] when one of them had been lost before, with the name of the first one found; otherwise the
+    /// first error that a driver reports. The others are released nevertheless.
     ///
     /// # Cancel safety
     ///

@@ -1,4 +1,4 @@
-//! Plain locks: one at a time, or several at once; what every kind of lock can be asked for; and the list of those that are held.
+//! Plain locks: the options of every kind of lock, one lock or several at once, and the list of held locks.
 
 mod all;
 mod plain;
@@ -20,25 +20,27 @@ pub(crate) use plain::{guard_methods, unless_lost};
 /// The setters over [`Options`], for a type with a field `options`.
 macro_rules! option_setters {
     () => {
-        /// A lease of this length, renewed at a third of it for as long as the guard lives. Default: the client's ttl.
+        /// Sets the lease length; the client renews the lease at a third of it for as long as the guard lives. Default:
+        /// the client's ttl.
         ///
-        /// When the process dies, the lock is free after at most `ttl`. Checked when the lock is asked for:
-        /// [`Ttl::MIN`](crate::driver::Ttl::MIN) to [`Ttl::MAX`](crate::driver::Ttl::MAX), whole milliseconds, and the driver's range.
+        /// When the process dies, the lock is free after at most `ttl`. Checked when the lock is requested:
+        /// [`Ttl::MIN`](crate::driver::Ttl::MIN) to [`Ttl::MAX`](crate::driver::Ttl::MAX), whole milliseconds, and the
+        /// driver's range.
         #[must_use]
         pub fn ttl(mut self, ttl: std::time::Duration) -> Self {
             self.options.ttl = Some((ttl, $crate::engine::lease::Upkeep::Renewed));
             self
         }
 
-        /// A lease of this length that is not renewed: it ends by itself.
+        /// Sets a lease of this length that is not renewed: it ends by itself.
         #[must_use]
         pub fn fixed_ttl(mut self, ttl: std::time::Duration) -> Self {
             self.options.ttl = Some((ttl, $crate::engine::lease::Upkeep::Fixed));
             self
         }
 
-        /// The longest time to hold the lock, renewed or not; then it is lost
-        /// ([`LostReason::MaxHold`](crate::LostReason::MaxHold)) and given back. Default: none.
+        /// Sets the longest time to hold the lock, renewed or not. After that the lock is lost
+        /// ([`LostReason::MaxHold`](crate::LostReason::MaxHold)) and released. Default: none.
         ///
         /// Without it, a task that hangs (or a guard that is forgotten) holds the lock as long as the process lives.
         #[must_use]
@@ -47,7 +49,7 @@ macro_rules! option_setters {
             self
         }
 
-        /// A note for operators, visible to everybody who can inspect the lock; at most
+        /// Sets a note for operators. Every client that can inspect the lock sees it; at most
         /// [`Label::MAX_LEN`](crate::Label::MAX_LEN) bytes. Default: none.
         #[must_use]
         pub fn label(mut self, label: impl Into<String>) -> Self {
@@ -60,20 +62,21 @@ pub(crate) use option_setters;
 
 // The list of the locks that are held, a page at a time.
 
-/// The locks that are held under a prefix, asked for as they are read. Made by
+/// The held locks under a prefix, read from the backend page by page. Made by
 /// [`Client::held_locks`](crate::Client::held_locks).
 ///
-/// It is a look at the backend, and promises nothing: a lock on it may be free by now, and pages belong to different moments.
+/// The list is a snapshot and promises nothing: a lock on it may be free by now, and pages belong to different moments.
 /// A lock that is held from the first request to the last one is on it.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> tenure_core::Result<()> {
 /// # let client = tenure_core::Client::new(tenure_memory::MemoryDriver::new());
-/// let _guard = client.lock("orders/42").label("worker 7").acquire().await?;
+/// let lock = client.lock("orders/42").label("worker 7");
+/// let _guard = lock.acquire().await?;
 /// let mut held = client.held_locks("orders/");
 /// while let Some(lock) = held.next().await? {
-///     println!("{}: {:?}, for another {:?}", lock.name, lock.holder.label, lock.holder.remaining);
+///     println!("{}: {:?}", lock.name, lock.holder.label);
 /// }
 /// # Ok(())
 /// # }
@@ -83,12 +86,12 @@ pub(crate) use option_setters;
 pub struct HeldLocks {
     local_queues: Arc<LocalQueues>,
     prefix: Vec<u8>,
-    /// What was asked for and not read yet.
+    /// Locks that were received and not read yet.
     read: VecDeque<HeldLock>,
     place: Place,
 }
 
-/// How far the list was asked for.
+/// The progress of the list.
 #[derive(Debug)]
 enum Place {
     Start,
@@ -96,15 +99,15 @@ enum Place {
     End,
 }
 
-/// How many locks one request asks for, if the driver lists as many at once.
+/// The number of locks that one request asks for, if the driver lists as many at once.
 const PAGE: usize = 500;
 
 impl Client {
-    /// The locks that are held and whose names begin with exactly these bytes; all of them for an empty prefix. Cheap; does no
-    /// I/O before it is read. For operators: it is a look that promises nothing, see [`HeldLocks`].
+    /// Lists the held locks whose names begin with exactly these bytes; all of them for an empty prefix. Cheap; does no
+    /// I/O before it is read. For operators: the list is a snapshot that promises nothing, see [`HeldLocks`].
     ///
-    /// With a driver that cannot list locks reading fails with [`ErrorKind::Unsupported`];
-    /// [`census_capabilities`](Self::census_capabilities) says so beforehand.
+    /// With a driver that cannot list locks, reading fails with [`ErrorKind::Unsupported`];
+    /// [`census_capabilities`](Self::census_capabilities) shows this beforehand.
     pub fn held_locks(&self, prefix: impl AsRef<[u8]>) -> HeldLocks {
         let (local_queues, prefix) = (Arc::clone(&self.local_queues), prefix.as_ref().to_vec());
         HeldLocks { local_queues, prefix, read: VecDeque::new(), place: Place::Start }
@@ -112,16 +115,16 @@ impl Client {
 }
 
 impl HeldLocks {
-    /// The next lock; `None` behind the last one. Asks the backend when a page is used up: one request for up to 500 locks,
-    /// each within the client's `op_timeout`.
+    /// Returns the next lock; `None` after the last one. Asks the backend when a page is used up: one request for up to
+    /// 500 locks, each within the client's `op_timeout`.
     ///
-    /// After an error the same page is asked for again by the next call.
+    /// After an error, the next call requests the same page again.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Unsupported`] when the driver cannot list locks; [`ErrorKind::InvalidArgument`] when the prefix is longer
-    /// than [`LockName::MAX_LEN`] bytes; [`ErrorKind::Closed`] when the client was closed; whatever the driver reports, such as
-    /// [`ErrorKind::Denied`] where listing needs a right of its own.
+    /// [`ErrorKind::Unsupported`] when the driver cannot list locks; [`ErrorKind::InvalidArgument`] when the prefix is
+    /// longer than [`LockName::MAX_LEN`] bytes; [`ErrorKind::Closed`] when the client was closed; otherwise the
+    /// driver's error, such as [`ErrorKind::Denied`] where listing needs a separate permission.
     ///
     /// # Cancel safety
     ///
@@ -131,8 +134,8 @@ impl HeldLocks {
         Ok(self.read.pop_front())
     }
 
-    /// All locks that one more request tells, or that were asked for and not read yet; `None` behind the last page. A page may
-    /// be empty.
+    /// Returns the locks of one more request, or those that were received and not read yet; `None` after the last page.
+    /// A page may be empty.
     ///
     /// # Errors
     ///
@@ -148,7 +151,7 @@ impl HeldLocks {
         Ok(Some(self.read.drain(..).collect()))
     }
 
-    /// Asks for one more page, if there is one.
+    /// Requests one more page, if there is one.
     async fn more(&mut self) -> Result<bool> {
         let from = match &self.place {
             Place::Start => None,
@@ -163,17 +166,17 @@ impl HeldLocks {
             let max = PAGE.min(census.capabilities().max_page);
             bounded(shared.config.op_timeout, census.held(&self.prefix, from, max)).await
         };
-        let page = answered.await.map_err(|error| self.told(error))?;
+        let page = answered.await.map_err(|error| self.during(error))?;
         if page.next.as_ref() == from && from.is_some() {
-            let text = "the driver gave the same place twice, where the list would never end";
-            return Err(self.told(Error::new(ErrorKind::Protocol, text)));
+            let text = "the driver returned the same page token twice";
+            return Err(self.during(Error::new(ErrorKind::Protocol, text)));
         }
         self.read.extend(page.locks);
         self.place = page.next.map_or(Place::End, Place::At);
         Ok(true)
     }
 
-    fn told(&self, error: Error) -> Error {
+    fn during(&self, error: Error) -> Error {
         let driver = self.local_queues.shared().driver();
         match LockName::new(&self.prefix) {
             Ok(prefix) => error.during(driver, "held_locks", &prefix),
@@ -183,7 +186,7 @@ impl HeldLocks {
 }
 
 fn unsupported() -> Error {
-    Error::new(ErrorKind::Unsupported, "this driver cannot list the locks that are held")
+    Error::new(ErrorKind::Unsupported, "this driver does not support `held_locks`")
 }
 
 fn check(prefix: &[u8]) -> Result<()> {

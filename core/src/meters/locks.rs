@@ -1,7 +1,10 @@
-//! What is counted and measured of locks.
+//! Counters and measurements of locks.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+
+use tokio::task::AbortHandle;
 
 use crate::meters::{ByKind, ByName, Counter, Gauge, Histogram, Labels, Level, Meter, Only, Since, Unit, label};
 use crate::value::error::{ErrorKind, LockName};
@@ -15,14 +18,14 @@ const WAIT: Meter = Meter {
 const HOLD: Meter = Meter {
     name: "tenure.lock.hold",
     unit: Unit::Seconds,
-    text: "From the grant until the guard gives the lock back or is dropped.",
+    text: "From the grant until the guard releases the lock or is dropped.",
 };
 const ACQUIRES: Meter =
     Meter { name: "tenure.lock.acquires", unit: Unit::Count, text: "Acquisitions that have ended, by outcome." };
 const HANDOVERS: Meter = Meter {
     name: "tenure.lock.handovers",
     unit: Unit::Count,
-    text: "Grants that came from the holder before, without a request for them.",
+    text: "Grants that the previous holder handed over, without a request to the backend.",
 };
 const LOSSES: Meter =
     Meter { name: "tenure.lock.losses", unit: Unit::Count, text: "Leases that ended before their release, by reason." };
@@ -39,7 +42,7 @@ const RENEWAL_DELAY: Meter = Meter {
 const REQUESTS: Meter = Meter {
     name: "tenure.lock.requests.in_flight",
     unit: Unit::Count,
-    text: "Requests about locks that have left and are not answered.",
+    text: "Requests about locks that were sent and are not answered yet.",
 };
 const CLEANUPS: Meter = Meter {
     name: "tenure.lock.cleanups",
@@ -47,17 +50,24 @@ const CLEANUPS: Meter = Meter {
     text: "Grants, attempts and deliveries that are being undone in the background.",
 };
 
-/// What a client measures of its locks.
+const LEADING: Meter = Meter {
+    name: "tenure.election.leading",
+    unit: Unit::Count,
+    text: "Terms that this process leads at this moment: 1 for a leader, 0 for a candidate.",
+};
+
+/// The measurements of a client's locks.
 #[derive(Debug)]
 struct Locks {
     by_name: ByName<LockName, OfName>,
+    elections: ByName<LockName, Gauge>,
     taking: Gauge,
     giving: Gauge,
     renewing: Gauge,
     cleanups: Gauge,
 }
 
-/// What is told apart by name, where names are told.
+/// The measurements by name, if names are labels.
 #[derive(Debug)]
 struct OfName {
     wait: Histogram,
@@ -86,6 +96,7 @@ impl Locks {
         let requests = |operation| Gauge::new(REQUESTS, labels.with("operation", operation));
         Self {
             by_name: ByName::new(names, labels.clone(), OfName::new),
+            elections: ByName::new(names, labels.clone(), |name, labels| Gauge::new(LEADING, of_name(name, labels))),
             taking: requests("take"),
             giving: requests("give_back"),
             renewing: requests("renew"),
@@ -94,12 +105,17 @@ impl Locks {
     }
 }
 
+/// Returns the labels of a series, with the name if names are labels.
+fn of_name(name: Option<&str>, labels: &Labels) -> Labels {
+    match name {
+        Some(name) => labels.named("name", name.to_owned()),
+        None => labels.clone(),
+    }
+}
+
 impl OfName {
     fn new(name: Option<&str>, labels: &Labels) -> Self {
-        let labels = match name {
-            Some(name) => labels.named("name", name.to_owned()),
-            None => labels.clone(),
-        };
+        let labels = of_name(name, labels);
         let outcome = |meter, outcome| Counter::new(meter, labels.with("outcome", outcome));
         let lost = |reason| Counter::new(LOSSES, labels.with("reason", reason));
         Self {
@@ -127,7 +143,7 @@ impl OfName {
 
 // What the engine says.
 
-/// How a renewal ended.
+/// The result of a renewal.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Renewal {
     Confirmed,
@@ -135,21 +151,21 @@ pub(crate) enum Renewal {
     Failed(ErrorKind),
 }
 
-/// From whom a grant came that was not asked for.
+/// The origin of a grant that came without a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Handover {
     /// Another task of the client.
     Local,
-    /// Another client, by way of the backend.
+    /// Another client, through the backend.
     Remote,
 }
 
-/// What the engine tells about locks.
+/// The engine's measurements of locks.
 #[derive(Clone, Debug)]
 pub(crate) struct LockMeters(Only<Arc<Locks>>);
 
 impl LockMeters {
-    /// Of a client of this driver, with the names of so many locks told apart.
+    /// Makes the meters of a client of this driver, with so many lock names as labels.
     pub(crate) fn new(driver: &'static str, names: &Only<usize>) -> Self {
         Self(names.map(|names| Arc::new(Locks::new(driver, *names))))
     }
@@ -160,12 +176,12 @@ impl LockMeters {
         }
     }
 
-    /// An acquisition began then. Dropped before it has ended, it was cancelled.
+    /// Counts an acquisition that began then. Dropped before it has ended, it counts as cancelled.
     pub(crate) fn acquiring<'a>(&'a self, name: &'a LockName, began: LeaseInstant) -> Acquiring<'a> {
         Acquiring { since: Since::at(began), rest: self.0.map(|_| Some(Unended { meters: self, name })) }
     }
 
-    /// A hold is over, at `now` if the clock was read.
+    /// Counts the end of a hold, at `now` if the clock was read.
     pub(crate) fn held(&self, name: &LockName, since: &mut Since, now: Option<LeaseInstant>) {
         if let Some(span) = since.end(now) {
             self.of(name, |meters| meters.hold.record(span));
@@ -200,24 +216,79 @@ impl LockMeters {
         });
     }
 
-    /// Requests that take locks, on their way.
+    /// Counts a candidate that begins to campaign in this election.
+    pub(crate) fn campaigning(&self, name: &LockName) {
+        if let Some(locks) = self.0.get() {
+            locks.elections.of(name, |_| ());
+        }
+    }
+
+    /// Counts a term of this process, until `lost` is done or the result is dropped.
+    pub(crate) fn leading<F: Future + Send + 'static>(&self, name: &LockName, lost: F) -> Only<Leading> {
+        self.0.map(|locks| {
+            let term = Arc::new(Term::new(locks.elections.of(name, Clone::clone)));
+            let counted = Arc::clone(&term);
+            let watching = tokio::spawn(async move {
+                lost.await;
+                counted.end();
+            });
+            Leading { term, watching: watching.abort_handle() }
+        })
+    }
+
+    /// Counts requests that take locks, on their way.
     pub(crate) fn taking(&self) -> Level {
         Level::of(&self.0.map(|locks| locks.taking.clone()))
     }
 
-    /// Requests that give locks back, on their way.
+    /// Counts requests that release locks, on their way.
     pub(crate) fn giving_back(&self) -> Level {
         Level::of(&self.0.map(|locks| locks.giving.clone()))
     }
 
-    /// Requests that renew leases, on their way.
+    /// Counts requests that renew leases, on their way.
     pub(crate) fn renewing(&self) -> Level {
         Level::of(&self.0.map(|locks| locks.renewing.clone()))
     }
 
-    /// What the reaper has to do.
+    /// Counts the reaper's pending work.
     pub(crate) fn cleanups(&self) -> Level {
         Level::of(&self.0.map(|locks| locks.cleanups.clone()))
+    }
+}
+
+/// A term that is counted until it has ended.
+#[derive(Debug)]
+struct Term {
+    gauge: Gauge,
+    lasts: AtomicBool,
+}
+
+impl Term {
+    fn new(gauge: Gauge) -> Self {
+        gauge.add(1.0);
+        Self { gauge, lasts: AtomicBool::new(true) }
+    }
+
+    fn end(&self) {
+        if self.lasts.swap(false, Ordering::Relaxed) {
+            self.gauge.add(-1.0);
+        }
+    }
+}
+
+/// Counts the term of a leader.
+#[derive(Debug)]
+pub(crate) struct Leading {
+    term: Arc<Term>,
+    /// Ends the count when the term is lost.
+    watching: AbortHandle,
+}
+
+impl Drop for Leading {
+    fn drop(&mut self) {
+        self.term.end();
+        self.watching.abort();
     }
 }
 
@@ -232,19 +303,19 @@ struct Unended<'a> {
     name: &'a LockName,
 }
 
-/// How an acquisition ended.
+/// The result of an acquisition.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Acquired {
     /// The first answer was the grant.
     AtOnce,
     Waited,
-    /// There was no patience.
+    /// The lock was busy, and there was no patience.
     Busy,
     Failed(ErrorKind),
 }
 
 impl Acquired {
-    /// As the metrics' label, with the kind of the error where that is one.
+    /// Returns the metrics' label, with the kind of the error if there is one.
     pub(crate) fn outcome(self) -> &'static str {
         match self {
             Self::AtOnce => "at_once",
@@ -256,7 +327,7 @@ impl Acquired {
 }
 
 impl Acquiring<'_> {
-    /// It has ended, with a lock that is held since then if it was granted.
+    /// Ends it, with a lock that is held since then if it was granted.
     pub(crate) fn ends(mut self, how: Acquired, granted: Option<&Since>) {
         let Some(unended) = self.rest.get_mut().and_then(Option::take) else { return };
         unended.meters.of(unended.name, |meters| {

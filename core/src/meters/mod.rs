@@ -1,9 +1,10 @@
-//! What is counted and measured, with the feature `metrics`: through the crate of that name, to whichever recorder the program has
-//! installed. `docs/metrics.md` lists it all.
+//! Metrics, with the feature `metrics`: counted and measured through the crate of that name, for any recorder that the
+//! program has installed. `docs/metrics.md` lists them all.
 //!
-//! Here are counters, gauges and histograms, as the rest of the crate uses them; nothing else knows the feature. Without it they are
-//! values of no size: no field, no reading of a clock and no call is left of them. [`locks`] is what the engine tells, [`queues`] what
-//! queues and workers tell. Handles are registered once, when a client is built: a call on the way of a lock looks nothing up.
+//! Here are counters, gauges and histograms, as the rest of the crate uses them; only this module knows the feature.
+//! Without it they are values of no size: no field, no reading of a clock and no call remains. [`locks`] has the
+//! measurements of the engine, [`queues`] those of queues and workers. Handles are registered once, when a client is
+//! built: an acquisition needs no look-up.
 
 pub(crate) mod locks;
 pub(crate) mod queues;
@@ -20,9 +21,9 @@ pub(crate) use backing::{Counter, Gauge, Histogram, Labels, Only};
 use crate::value::error::ErrorKind;
 use crate::value::time::LeaseInstant;
 
-/// A metric: its name, what it is counted in, and what it says.
+/// A metric: its name, its unit, and its description.
 #[derive(Clone, Copy, Debug)]
-#[cfg_attr(not(feature = "metrics"), expect(dead_code, reason = "there is nobody to tell"))]
+#[cfg_attr(not(feature = "metrics"), expect(dead_code, reason = "nothing records the count"))]
 pub(crate) struct Meter {
     pub(crate) name: &'static str,
     pub(crate) unit: Unit,
@@ -52,7 +53,7 @@ mod backing {
         }
     }
 
-    /// What exists with the feature only.
+    /// A value that exists with the feature only.
     #[derive(Clone, Debug)]
     pub(crate) struct Only<T>(T);
 
@@ -74,7 +75,7 @@ mod backing {
         }
     }
 
-    /// What tells a series from others of the same name.
+    /// The labels that distinguish a series from others of the same name.
     #[derive(Clone, Debug)]
     pub(crate) struct Labels(Vec<metrics::Label>);
 
@@ -116,7 +117,7 @@ mod backing {
             Self(metrics::gauge!(meter.name, labels.0))
         }
 
-        /// What nobody reads.
+        /// Makes a handle that is not read.
         pub(crate) fn noop() -> Self {
             Self(metrics::Gauge::noop())
         }
@@ -228,7 +229,7 @@ mod backing {
 
 // What is made of them.
 
-/// When something began, if it has. The engine tells it by a clock that it reads anyway.
+/// The beginning of a span, if it has begun. The engine passes a clock reading that it has anyway.
 #[derive(Debug)]
 pub(crate) struct Since(Only<Option<LeaseInstant>>);
 
@@ -241,25 +242,25 @@ impl Since {
         Self(Only::new(|| Some(began)))
     }
 
-    /// Now, unless it has begun.
+    /// Begins now, unless it has begun.
     pub(crate) fn begin(&mut self) {
         if let Some(began) = self.0.get_mut() {
             began.get_or_insert_with(LeaseInstant::now);
         }
     }
 
-    /// The span between the two.
+    /// Returns the span between the two.
     pub(crate) fn until(&self, later: &Self) -> Option<Duration> {
         Some((*later.0.get()?)?.since((*self.0.get()?)?))
     }
 
-    /// How long ago that was, at `now` if the clock was read. Told once.
+    /// Returns the time since then, at `now` if the clock was read. Returned once.
     pub(crate) fn end(&mut self, now: Option<LeaseInstant>) -> Option<Duration> {
         self.0.get_mut()?.take().map(|began| now.unwrap_or_else(LeaseInstant::now).since(began))
     }
 }
 
-/// How many of something there are, of all clients together: what is left of it ends with its owner.
+/// A count of existing things, over all clients together: the rest of it ends with its owner.
 #[derive(Debug)]
 pub(crate) struct Level(Only<Counted>);
 
@@ -291,7 +292,7 @@ impl Level {
         }
     }
 
-    /// One more, until what is returned is dropped.
+    /// Counts one more, until the result is dropped.
     pub(crate) fn one_more(&self) -> Only<OneOf<'_>> {
         self.up();
         self.0.map(OneOf)
@@ -299,7 +300,7 @@ impl Level {
 }
 
 impl Default for Level {
-    /// One that nobody reads.
+    /// Makes a level that is not read.
     fn default() -> Self {
         Self::of(&Only::new(Gauge::noop))
     }
@@ -318,7 +319,7 @@ impl Drop for Counted {
     }
 }
 
-/// A counter for each kind of error. Each is registered when there is something to count: most never are.
+/// A counter for each kind of error. Each is registered at its first use: most never are.
 #[derive(Debug)]
 pub(crate) struct ByKind {
     meter: Meter,
@@ -341,7 +342,7 @@ impl ByKind {
     }
 }
 
-/// What a label says of an error.
+/// Returns the label value of an error kind.
 pub(super) fn label(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::TimedOut => "timed_out",
@@ -360,7 +361,7 @@ pub(super) fn label(kind: ErrorKind) -> &'static str {
     }
 }
 
-/// The value of the label for names beyond those that are told apart.
+/// The label value of names beyond the limit.
 const OTHERS: &str = "_other";
 
 /// The series of all names: one set for all, or one for each of the first so many.
@@ -369,19 +370,19 @@ pub(crate) struct ByName<N, T, L = Labels> {
     most: usize,
     labels: L,
     make: fn(Option<&str>, &L) -> T,
-    /// Of all names, or of those that are not told apart.
+    /// The series of all names, or of those beyond the limit.
     all: T,
     named: RwLock<HashMap<N, Arc<T>>>,
 }
 
 impl<N: Clone + Display + Eq + Hash, T, L> ByName<N, T, L> {
-    /// `make` gets the name that goes into the labels, if one does.
+    /// Makes the series; `make` gets the name for the labels, if there is one.
     pub(crate) fn new(most: usize, labels: L, make: fn(Option<&str>, &L) -> T) -> Self {
         let all = make((most > 0).then_some(OTHERS), &labels);
         Self { most, labels, make, all, named: RwLock::default() }
     }
 
-    /// The series of this name.
+    /// Uses the series of this name.
     pub(crate) fn of<R>(&self, name: &N, use_it: impl FnOnce(&T) -> R) -> R {
         if self.most == 0 {
             return use_it(&self.all);
@@ -409,11 +410,11 @@ impl<N: Clone + Display + Eq + Hash, T, L> ByName<N, T, L> {
 const RECONNECTS: Meter = Meter {
     name: "tenure.reconnects",
     unit: Unit::Count,
-    text: "Connections to a server that stand again after they had ended.",
+    text: "Connections to a server that were opened again after they had ended.",
 };
 
-/// Tells that a connection of this driver stands again which had ended: for drivers, which call it once for each. With the feature
-/// `metrics` it counts in `tenure.reconnects`; without it, nothing happens.
+/// Counts a connection of this driver that was made again after it had ended: for drivers, which call it once for each.
+/// With the feature `metrics` it counts in `tenure.reconnects`; without it, nothing happens.
 pub fn reconnected(driver: &'static str) {
     let counter = Only::new(|| Counter::new(RECONNECTS, Labels::of("driver", driver)));
     if let Some(counter) = counter.get() {

@@ -1,4 +1,4 @@
-//! What is counted and measured of queues. Names that OpenTelemetry has for messaging are used with its labels.
+//! Counters and measurements of queues. Metrics that OpenTelemetry names for messaging are used with its labels.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -14,13 +14,10 @@ const CONSUMED: Meter =
 const PROCESS: Meter = Meter {
     name: "messaging.process.duration",
     unit: Unit::Seconds,
-    text: "How long a worker had a message in hand, until its settlement begins.",
+    text: "How long a worker handled a message, until its settlement began.",
 };
-const DELIVERIES: Meter = Meter {
-    name: "tenure.queue.deliveries",
-    unit: Unit::Count,
-    text: "Deliveries that have ended, by what became of them.",
-};
+const DELIVERIES: Meter =
+    Meter { name: "tenure.queue.deliveries", unit: Unit::Count, text: "Deliveries that have ended, by outcome." };
 const LAG: Meter = Meter {
     name: "tenure.queue.lag",
     unit: Unit::Seconds,
@@ -29,12 +26,12 @@ const LAG: Meter = Meter {
 const DEPTH: Meter = Meter {
     name: "tenure.queue.depth",
     unit: Unit::Count,
-    text: "Messages in the queues by state, when the program last asked.",
+    text: "Messages in the queues by state, as of the program's last request.",
 };
 const DEAD_LETTERS: Meter = Meter {
     name: "tenure.queue.dead_letters",
     unit: Unit::Count,
-    text: "Messages that moved to the dead letters, by what was noticed.",
+    text: "Messages that moved to the dead letters, by reason.",
 };
 
 /// The queues of one client. Registered when the first of them is used.
@@ -48,7 +45,7 @@ struct Registered {
     by_name: OnceLock<ByName<QueueName, Arc<OfName>, (Labels, Labels)>>,
 }
 
-/// What is told apart by name, where names are told.
+/// The measurements by name, if names are labels.
 #[derive(Debug)]
 struct OfName {
     stored: Counter,
@@ -63,7 +60,8 @@ struct OfName {
     parked: Counter,
     dead: Counter,
     postponed: Counter,
-    passed_over: Counter,
+    missed: Counter,
+    occurrence_failed: Counter,
     stale: Counter,
     lost: Counter,
     unsettled: ByKind,
@@ -98,7 +96,8 @@ impl OfName {
             parked: ended("park"),
             dead: ended("dead"),
             postponed: ended("postponed"),
-            passed_over: ended("passed_over"),
+            missed: ended("missed"),
+            occurrence_failed: ended("occurrence_failed"),
             stale: ended("stale"),
             lost: ended("lost_lease"),
             unsettled: ByKind::new(DELIVERIES, own.with("outcome", "failed")),
@@ -113,7 +112,7 @@ impl OfName {
 const STATES: [&str; 4] = ["scheduled", "ready", "in_flight", "dead"];
 
 impl AllQueues {
-    /// Of a client of this driver, with the names of so many queues told apart.
+    /// Makes the meters of a client of this driver, with so many queue names as labels.
     pub(crate) fn new(driver: &'static str, names: &Only<usize>) -> Self {
         Self(names.map(|names| Registered { driver, names: *names, by_name: OnceLock::new() }))
     }
@@ -129,7 +128,7 @@ impl AllQueues {
 
 // What the queues say.
 
-/// What was answered to a push.
+/// The answer to a push.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Sent {
     Stored,
@@ -137,7 +136,7 @@ pub(crate) enum Sent {
     Duplicate,
 }
 
-/// What became of a delivery.
+/// The result of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Delivered {
     Acked,
@@ -145,25 +144,27 @@ pub(crate) enum Delivered {
     Returned,
     Parked,
     Dead,
-    /// Dead, but that the dead letters are full.
+    /// Dead, but the dead letters are full.
     Postponed,
-    /// An occurrence that nobody handles.
-    PassedOver,
-    /// The backend knows the delivery no more, although its lease should last.
+    /// An occurrence that is not handled, because it was received too late.
+    Missed,
+    /// An occurrence that failed for good.
+    OccurrenceFailed,
+    /// The backend does not know the delivery any more, although its lease should last.
     Stale,
     /// The lease had ended before the settlement.
     LostLease,
     Failed(ErrorKind),
 }
 
-/// What one client measures of one queue.
+/// One client's measurements of one queue.
 #[derive(Debug)]
 pub(crate) struct QueueMeters(Only<OfQueue>);
 
 #[derive(Debug)]
 struct OfQueue {
     series: Arc<OfName>,
-    /// What this queue adds to the gauges.
+    /// The share of this queue in the gauges.
     depth: Mutex<[u64; 4]>,
 }
 
@@ -182,12 +183,12 @@ impl QueueMeters {
         });
     }
 
-    /// So many messages were not stored, as far as is known.
+    /// Counts messages that were not stored, as far as known.
     pub(crate) fn unsent(&self, kind: ErrorKind, count: usize) {
         self.tell(|meters| meters.unsent.add(kind, count as u64));
     }
 
-    /// A message came into the hands of this client, so long after it was due.
+    /// Counts a message that this client received, so long after it was due.
     pub(crate) fn received(&self, late: Duration) {
         self.tell(|meters| {
             meters.consumed.add(1);
@@ -207,24 +208,25 @@ impl QueueMeters {
             Delivered::Parked => meters.parked.add(1),
             Delivered::Dead => meters.dead.add(1),
             Delivered::Postponed => meters.postponed.add(1),
-            Delivered::PassedOver => meters.passed_over.add(1),
+            Delivered::Missed => meters.missed.add(1),
+            Delivered::OccurrenceFailed => meters.occurrence_failed.add(1),
             Delivered::Stale => meters.stale.add(1),
             Delivered::LostLease => meters.lost.add(1),
             Delivered::Failed(kind) => meters.unsettled.add(kind, 1),
         });
     }
 
-    /// A settlement made a message a dead letter.
+    /// Counts a message that a settlement made a dead letter.
     pub(crate) fn buried(&self) {
         self.tell(|meters| meters.buried.add(1));
     }
 
-    /// A request found so many messages that are delivered no more, and made them dead letters.
+    /// Counts messages that a request found to be undeliverable, and made dead letters.
     pub(crate) fn found_dead(&self, count: u64) {
         self.tell(|meters| meters.found_dead.add(count));
     }
 
-    /// So many messages are scheduled, ready, in flight and dead.
+    /// Records the counts of scheduled, ready, in-flight and dead messages.
     pub(crate) fn depth(&self, counts: [u64; 4]) {
         if let Some(queue) = self.0.get() {
             queue.set(counts);

@@ -1,4 +1,4 @@
-//! What operators and producers do with messages that are stored.
+//! Operations on stored messages, for operators and producers.
 
 use std::time::Duration;
 
@@ -16,52 +16,53 @@ use crate::runtime::bounded;
 use crate::value::error::{Error, Result};
 use crate::value::queue::Delay;
 
-/// How many messages one step of a purge removes: short enough for a backend to do other work in between.
+/// The number of messages that one step of a purge removes: few enough for the backend to do other work in between.
 const PURGE_STEP: usize = 1000;
 
-/// How many queues one step of a listing asks for.
+/// The number of queues that one step of a listing requests.
 const PAGE: usize = 1000;
 
-/// How many messages one step of a listing asks for: with their payloads, which may be large.
+/// The number of messages that one step of a listing requests: with their payloads, which may be large.
 const LISTED: usize = 100;
 
 impl<T: 'static> Queue<T> {
-    /// Removes a message that waits; it will not be delivered. Its id is free again.
+    /// Removes a waiting message; it will not be delivered. Its id is free again.
     ///
     /// # Errors
     ///
-    /// Whatever the driver reports.
+    /// The driver's error.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future may leave the message removed or not. This holds for all methods that change something.
+    /// If the future is dropped, the message may or may not be removed. The same holds for all methods that change
+    /// something.
     pub async fn cancel(&self, id: &MessageId) -> Result<Cancelled> {
         self.call("cancel", self.driver().cancel(self.name(), id)).await
     }
 
-    /// Makes a message that waits due `delay` from now, sooner or later than before.
+    /// Changes the due time of a waiting message to `delay` from now, sooner or later than before.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument) when the delay is too long; whatever the
-    /// driver reports.
+    /// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument) when the delay is too long; otherwise the
+    /// driver's error.
     pub async fn reschedule(&self, id: &MessageId, delay: Duration) -> Result<Rescheduled> {
         let delay = self.checked_delay(delay, "reschedule")?;
         self.call("reschedule", self.driver().reschedule(self.name(), id, delay)).await
     }
 
-    /// Looks at a message without changing it; `None` when it is not stored (any more).
+    /// Returns a message without changing it; `None` when it is not stored (any more).
     ///
     /// # Errors
     ///
-    /// Whatever the driver reports.
+    /// The driver's error.
     pub async fn get(&self, id: &MessageId) -> Result<Option<MessageInfo>> {
         self.call("get", self.driver().get(self.name(), id)).await
     }
 
-    /// Messages that wait or are in flight, in the order of their due times or the ends of their leases, without changing
-    /// them; those whose key is in flight may come last. Asked for page by page, as the stream is polled: what comes or goes
-    /// meanwhile may be missing or be listed twice. A failure is the last item.
+    /// Lists messages that wait or are in flight, in the order of their due times or the ends of their leases, without
+    /// changing them; those whose key is in flight may come last. The stream requests page by page, as it is polled:
+    /// messages that are added or removed meanwhile may be missing or be listed twice. A failure is the last item.
     pub fn list(&self, which: Listed) -> impl Stream<Item = Result<MessageInfo>> + use<T> {
         let pages = futures_util::stream::try_unfold(Some((self.clone(), None)), move |place| async move {
             let Some((queue, from)) = place else { return Ok::<_, Error>(None) };
@@ -72,23 +73,24 @@ impl<T: 'static> Queue<T> {
         pages.try_flatten()
     }
 
-    /// One page of [`list`](Queue::list): up to `max` messages, and no more than the driver's
+    /// Returns one page of [`list`](Queue::list): up to `max` messages, and no more than the driver's
     /// [`batch`](crate::driver::QueueCapabilities::batch), from the place that the page before named.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument) when `max` is zero; whatever the driver reports.
+    /// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument) when `max` is zero; otherwise the driver's
+    /// error.
     pub async fn list_page(&self, which: Listed, from: Option<ListPlace>, max: usize) -> Result<MessagePage> {
         let max = max.min(self.fetcher.remote.caps.batch);
-        self.fetcher.remote.caps.check_batch(max).map_err(|error| self.told(error, "list"))?;
+        self.fetcher.remote.caps.check_batch(max).map_err(|error| self.during(error, "list"))?;
         self.call("list", self.driver().list(self.name(), which, from, max)).await
     }
 
-    /// The message that is the first in line, due or not, without changing it.
+    /// Returns the first message in line, due or not, without changing it.
     ///
     /// # Errors
     ///
-    /// Whatever the driver reports.
+    /// The driver's error.
     pub async fn peek(&self) -> Result<Option<MessageInfo>> {
         let mut from = None;
         loop {
@@ -100,29 +102,32 @@ impl<T: 'static> Queue<T> {
         }
     }
 
-    /// Sets how much the queue hands out, to all clients together, until it is set again; [`QueueLimits::none`] ends it.
+    /// Limits the deliveries of the queue, for all clients together, until it is set again; [`QueueLimits::none`]
+    /// removes the limits.
     ///
     /// ```
     /// # use std::time::Duration;
     /// # use tenure_core::queue::{Queue, QueueLimits, Rate};
     /// # async fn example(queue: Queue<String>) -> tenure_core::Result<()> {
-    /// queue.limit(QueueLimits::none().in_flight(10)?.rate(Rate::new(100, Duration::from_secs(1))?)).await?;
+    /// let per_second = Rate::new(100, Duration::from_secs(1))?;
+    /// let limits = QueueLimits::none().in_flight(10)?.rate(per_second);
+    /// queue.limit(limits).await?;
     /// # Ok(())
     /// # }
     /// ```
     ///
     /// # Errors
     ///
-    /// Whatever the driver reports.
+    /// The driver's error.
     pub async fn limit(&self, limits: QueueLimits) -> Result<()> {
         self.call("limit", self.driver().limit(self.name(), &limits)).await
     }
 
-    /// Counts, lag and the next due time.
+    /// Returns the queue's counts, its lag and the next due time.
     ///
     /// # Errors
     ///
-    /// Whatever the driver reports.
+    /// The driver's error.
     pub async fn stats(&self) -> Result<QueueStats> {
         let stats = self.call("stats", self.driver().stats(self.name())).await?;
         let QueueStats { scheduled, ready, in_flight, dead, .. } = stats;
@@ -130,11 +135,11 @@ impl<T: 'static> Queue<T> {
         Ok(stats)
     }
 
-    /// Stops deliveries, for all clients, until [`resume`](Queue::resume). Settlements and pushes go on.
+    /// Stops deliveries, for all clients, until [`resume`](Queue::resume). Settlements and pushes continue.
     ///
     /// # Errors
     ///
-    /// Whatever the driver reports.
+    /// The driver's error.
     pub async fn pause(&self) -> Result<()> {
         self.call("pause", self.driver().pause(self.name())).await
     }
@@ -143,17 +148,18 @@ impl<T: 'static> Queue<T> {
     ///
     /// # Errors
     ///
-    /// Whatever the driver reports.
+    /// The driver's error.
     pub async fn resume(&self) -> Result<()> {
         self.call("resume", self.driver().resume(self.name())).await
     }
 
-    /// Removes all messages that wait when it begins; tells how many. Those in flight and the dead letters stay. Done in
-    /// steps, so that messages that are pushed or rescheduled meanwhile may stay or go; it ends however many these are.
+    /// Removes all messages that wait when the call begins; returns their number. Those in flight and the dead letters
+    /// stay. The purge runs in steps, so messages that are pushed or rescheduled meanwhile may or may not be removed;
+    /// it ends however many these are.
     ///
     /// # Errors
     ///
-    /// Whatever the driver reports.
+    /// The driver's error.
     pub async fn purge(&self) -> Result<u64> {
         let (mut removed, mut from) = (0, None);
         loop {
@@ -169,17 +175,18 @@ impl<T: 'static> Queue<T> {
 
     pub(super) fn checked_delay(&self, delay: Duration, what: &'static str) -> Result<Delay> {
         let checked = Delay::new(delay).and_then(|delay| self.fetcher.remote.caps.check_delay(delay).map(|()| delay));
-        checked.map_err(|error| self.told(error, what))
+        checked.map_err(|error| self.during(error, what))
     }
 }
 
 impl Client {
-    /// All delay queues that hold a message, dead ones included, or are paused or limited; in the order of their bytes.
+    /// Lists all delay queues that hold a message, dead ones included, or are paused or limited; in the order of their
+    /// bytes.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the driver has no delay queues; whatever the driver
-    /// reports.
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the driver has no delay queues; otherwise the
+    /// driver's error.
     ///
     /// # Cancel safety
     ///
@@ -203,18 +210,18 @@ impl Client {
 
 // Messages that are delivered no more.
 
-/// How many letters one step moves or removes.
+/// The number of letters that one step moves or removes.
 const STEP: usize = 500;
 
 /// The dead letters of a queue: messages whose attempts are used up, or that a handler rejected. Made by
-/// [`Queue::dead_letters`]. They stay until somebody decides.
+/// [`Queue::dead_letters`]. They stay until they are redriven or purged.
 #[derive(Clone, Debug)]
 pub struct DeadLetters<T> {
     queue: Queue<T>,
 }
 
 impl<T: 'static> Queue<T> {
-    /// The messages that are delivered no more.
+    /// Returns the queue's dead letters: messages that are not delivered any more.
     #[must_use]
     pub fn dead_letters(&self) -> DeadLetters<T> {
         DeadLetters::new(self.clone())
@@ -226,29 +233,48 @@ impl<T: 'static> DeadLetters<T> {
         Self { queue }
     }
 
-    /// Up to `max` letters, those that died first in front, behind the given place.
+    /// Lists up to `max` letters after the given place, those that died first in front. A page may have fewer letters
+    /// and not be the last, where a backend bounds the bytes of an answer: [`rest`](DeadPage::rest) shows if there are
+    /// more.
+    ///
+    /// ```
+    /// # use tenure_core::queue::{Queue, Rest};
+    /// # async fn example(queue: Queue<String>) -> tenure_core::Result<()> {
+    /// let (dead, mut after) = (queue.dead_letters(), None);
+    /// loop {
+    ///     let page = dead.list(after, 100).await?;
+    ///     for letter in &page.letters {
+    ///         println!("{}: {:?}", letter.id, letter.cause);
+    ///     }
+    ///     after = page.letters.last().map(|letter| letter.place);
+    ///     if page.rest == Rest::None {
+    ///         break;
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///
     /// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument) when `max` is zero or more than the driver's
-    /// batch; whatever the driver reports.
+    /// batch; otherwise the driver's error.
     pub async fn list(&self, after: Option<DeadPlace>, max: usize) -> Result<DeadPage> {
         let queue = &self.queue;
-        queue.fetcher.remote.caps.check_batch(max).map_err(|error| queue.told(error, "dead_list"))?;
+        queue.fetcher.remote.caps.check_batch(max).map_err(|error| queue.during(error, "dead_list"))?;
         queue.call("dead_list", queue.driver().dead_list(queue.name(), after, max)).await
     }
 
-    /// What a letter says.
+    /// Decodes the value of a letter.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Protocol`](crate::ErrorKind::Protocol) when its payload cannot be decoded, or the codec panicked
-    /// over it.
+    /// [`ErrorKind::Protocol`](crate::ErrorKind::Protocol) when its payload cannot be decoded, or the codec panicked.
     pub fn value(&self, letter: &DeadLetter) -> Result<T, Error> {
         decode(&*self.queue.codec, letter.payload.as_bytes())
     }
 
-    /// Makes these letters due at once, with all attempts before them again; tells how many were there.
+    /// Makes these letters due at once, with all attempts again; returns the number of those found.
     ///
     /// # Errors
     ///
@@ -258,12 +284,12 @@ impl<T: 'static> DeadLetters<T> {
         Ok(self.redrive_step(&which, Delay::ZERO).await?.moved)
     }
 
-    /// Makes all letters due `delay` from now, with all attempts before them again; tells how many. Done in steps: a
-    /// failure may leave some moved.
+    /// Makes all letters due `delay` from now, with all attempts again; returns their number. Runs in steps: a failure
+    /// may leave some moved.
     ///
     /// # Errors
     ///
-    /// Whatever the driver reports.
+    /// The driver's error.
     pub async fn redrive_all(&self, delay: Duration) -> Result<u64> {
         let delay = self.queue.checked_delay(delay, "dead_redrive")?;
         let most = self.queue.stats_dead().await?; // letters that die again meanwhile wait for the next time
@@ -279,31 +305,35 @@ impl<T: 'static> DeadLetters<T> {
         Ok(moved)
     }
 
-    /// Makes the letters due `delay` from now for which `which` says so, with all attempts before them again; tells how many.
-    /// Asked once for each letter that is there at the beginning, those that died first in front.
+    /// Makes the letters for which `which` returns true due `delay` from now, with all attempts again; returns their
+    /// number. `which` is called once for each letter present at the beginning, those that died first in front.
     ///
     /// ```
     /// # use std::time::Duration;
     /// # use tenure_core::driver::{DeadCause, DeadLetter};
     /// # async fn example(queue: tenure_core::queue::Queue<String>) -> tenure_core::Result<()> {
-    /// let of_the_outage = |letter: &DeadLetter| letter.died < Duration::from_secs(3600) && letter.cause == DeadCause::Exhausted;
-    /// queue.dead_letters().redrive_where(Duration::ZERO, of_the_outage).await?;
+    /// let hour = Duration::from_secs(3600);
+    /// let of_the_outage = |letter: &DeadLetter| {
+    ///     letter.died < hour && letter.cause == DeadCause::Exhausted
+    /// };
+    /// let letters = queue.dead_letters();
+    /// letters.redrive_where(Duration::ZERO, of_the_outage).await?;
     /// # Ok(())
     /// # }
     /// ```
     ///
-    /// Every letter is read by this client, and moved in steps: a failure may leave some moved.
+    /// This client reads every letter, and moves them in steps: a failure may leave some moved.
     ///
     /// # Errors
     ///
-    /// Whatever the driver reports.
+    /// The driver's error.
     pub async fn redrive_where(&self, delay: Duration, which: impl FnMut(&DeadLetter) -> bool) -> Result<u64> {
         let delay = self.queue.checked_delay(delay, "dead_redrive")?;
         let step = async |chosen: &DeadSelection| Ok(self.redrive_step(chosen, delay).await?.moved);
         self.each_page(which, step).await
     }
 
-    /// Removes these letters; tells how many were there.
+    /// Removes these letters; returns the number of those found.
     ///
     /// # Errors
     ///
@@ -313,11 +343,11 @@ impl<T: 'static> DeadLetters<T> {
         Ok(self.purge_step(&which).await?.removed)
     }
 
-    /// Removes all letters; tells how many. Done in steps: a failure may leave some removed.
+    /// Removes all letters; returns their number. Runs in steps: a failure may leave some removed.
     ///
     /// # Errors
     ///
-    /// Whatever the driver reports.
+    /// The driver's error.
     pub async fn purge_all(&self) -> Result<u64> {
         let mut removed = 0;
         loop {
@@ -329,17 +359,17 @@ impl<T: 'static> DeadLetters<T> {
         }
     }
 
-    /// Removes the letters for which `which` says so; tells how many. As [`DeadLetters::redrive_where`].
+    /// Removes the letters for which `which` returns true; returns their number. As [`DeadLetters::redrive_where`].
     ///
     /// # Errors
     ///
-    /// Whatever the driver reports.
+    /// The driver's error.
     pub async fn purge_where(&self, which: impl FnMut(&DeadLetter) -> bool) -> Result<u64> {
         let step = async |chosen: &DeadSelection| Ok(self.purge_step(chosen).await?.removed);
         self.each_page(which, step).await
     }
 
-    /// Does something to the letters that are chosen of those that are there now; tells to how many it was done.
+    /// Applies an operation to the chosen letters among those present now; returns their number.
     async fn each_page(
         &self,
         mut which: impl FnMut(&DeadLetter) -> bool,
@@ -366,7 +396,7 @@ impl<T: 'static> DeadLetters<T> {
 
     fn ids(&self, ids: impl IntoIterator<Item = MessageId>, what: &'static str) -> Result<DeadSelection> {
         let ids: Vec<_> = ids.into_iter().collect();
-        self.queue.fetcher.remote.caps.check_batch(ids.len()).map_err(|error| self.queue.told(error, what))?;
+        self.queue.fetcher.remote.caps.check_batch(ids.len()).map_err(|error| self.queue.during(error, what))?;
         Ok(DeadSelection::Ids(ids))
     }
 

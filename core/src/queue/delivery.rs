@@ -1,4 +1,4 @@
-//! One delivery of a message, in the hands of whoever handles it.
+//! One delivery of a message, held by its receiver.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -14,17 +14,43 @@ use crate::value::error::{Error, ErrorKind, LockName, Result};
 use crate::value::queue::{Delay, Lease, Payload};
 use crate::value::token::FencingToken;
 
-/// After how long a message is due again whose delivery was dropped: doubled with each attempt, up to the longest.
+/// The delay before a message of a dropped delivery is due again: doubled with each attempt, up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// A delivered message. It is a *lease*: while it lasts nobody else gets the message; then it is delivered again. A
-/// [`Worker`](crate::queue::Worker) extends it; a delivery received by hand is extended with [`extend`](Delivery::extend).
+/// A delivered message. It is a *lease*: while it lasts, no other receiver gets the message; then it is delivered
+/// again. A [`Worker`](crate::queue::Worker) extends it; a delivery received by hand is extended with
+/// [`extend`](Delivery::extend).
 ///
-/// **Dropping a delivery** gives the message back, as a failed attempt: whoever drops it may have begun to work. It is due
-/// again after 100 ms, doubled with each attempt, 10 s at most, so that a consumer that panics over it does not use up all
-/// attempts in a moment. The settlement runs in the background, never blocks, and works outside a runtime. To give a message
-/// back without counting the attempt, [`give_back`](Delivery::give_back).
+/// **Dropping a delivery** returns the message to the queue as a failed attempt, because the work may have begun. It is
+/// due again after 100 ms, doubled with each attempt, 10 s at most, so that a consumer that panics on it does not use
+/// up all attempts in a moment. The settlement runs in the background, never blocks, and works outside a runtime. To
+/// return a message without counting the attempt, use [`give_back`](Delivery::give_back).
+///
+/// ```
+/// # use tenure_core as tenure;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> tenure::Result<()> {
+/// # let client = tenure::Client::new(tenure_memory::MemoryDriver::new());
+/// # let mails = client.queue_with("mails", tenure::queue::Text)?;
+/// # mails.push(&"welcome".to_owned()).await?;
+/// # async fn send(_: &str) -> Result<(), String> { Ok(()) }
+/// use std::time::Duration;
+/// use tenure::queue::Settled;
+///
+/// let delivery = mails.receive().await?;
+/// let sent = match delivery.value() {
+///     Ok(text) => send(text).await,
+///     Err(undecodable) => Err(undecodable.to_string()),
+/// };
+/// let settled = match sent {
+///     Ok(()) => delivery.ack().await?,
+///     Err(_) => delivery.nack(Duration::from_secs(60)).await?,
+/// };
+/// assert_eq!(settled, Settled::Done);
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "dropping the delivery gives the message back as a failed attempt"]
 pub struct Delivery<T> {
     claim: InFlight,
@@ -40,104 +66,106 @@ impl<T: 'static> Delivery<T> {
         Self { claim, value }
     }
 
-    /// What the message says.
+    /// Returns the decoded value of the message.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Protocol`] when the payload cannot be decoded, or the codec panicked over it. The delivery can still
-    /// be settled.
+    /// [`ErrorKind::Protocol`] when the payload cannot be decoded, or the codec panicked. The delivery can still be
+    /// settled.
     pub fn value(&self) -> Result<&T, &Error> {
         self.value.as_ref()
     }
 
-    /// The bytes of the message, decodable or not.
+    /// Returns the bytes of the message, decodable or not.
     #[must_use]
     pub fn payload(&self) -> &Payload {
         &self.claim.raw.payload
     }
 
-    /// By what the message is known.
+    /// Returns the message's id.
     #[must_use]
     pub fn id(&self) -> &MessageId {
         &self.claim.raw.id
     }
 
-    /// Which delivery this is: 1 for the first.
+    /// Returns the number of this delivery: 1 for the first.
     #[must_use]
     pub fn attempt(&self) -> u32 {
         self.claim.raw.attempt
     }
 
-    /// How many deliveries there may be; of a [recurring](crate::queue::Recurring) message, of this occurrence.
+    /// Returns the most deliveries of the message; of a [recurring](crate::queue::Recurring) message, of this
+    /// occurrence.
     #[must_use]
     pub fn max_attempts(&self) -> u32 {
         self.claim.occurrence().map_or(self.claim.raw.attempts, Occurrence::attempts).get()
     }
 
-    /// The time of this occurrence of a [recurring](crate::queue::Recurring) message, by its schedule; `None` for others.
+    /// Returns the time of this occurrence of a [recurring](crate::queue::Recurring) message, by its schedule; `None`
+    /// for others.
     #[must_use]
     pub fn occurrence(&self) -> Option<SystemTime> {
         self.claim.occurrence().map(Occurrence::time)
     }
 
-    /// Why it was delivered.
+    /// Returns the cause of the delivery.
     #[must_use]
     pub fn cause(&self) -> Cause {
         self.claim.raw.cause
     }
 
-    /// The order of this delivery among all deliveries of the queue: greater than that of every earlier one. Give it
-    /// to the resource that the work changes, and a delivery that was paused past its lease does no harm.
+    /// Returns the order of this delivery among all deliveries of the queue: greater than that of every earlier one.
+    /// Pass it to the resource that the work changes, so that a delivery that was paused past its lease does no harm.
     #[must_use]
     pub fn fence(&self) -> FencingToken {
         self.claim.raw.fence
     }
 
-    /// How long after its due time the message was handed out, by the backend's clock.
+    /// Returns the time from the message's due time to its delivery, by the backend's clock.
     #[must_use]
     pub fn late(&self) -> Duration {
         self.claim.raw.late
     }
 
-    /// How old the message was when it was handed out, by the backend's clock.
+    /// Returns the age of the message at its delivery, by the backend's clock.
     #[must_use]
     pub fn age(&self) -> Duration {
         self.claim.raw.age
     }
 
-    /// Its concurrency key.
+    /// Returns the message's concurrency key.
     #[must_use]
     pub fn concurrency_key(&self) -> Option<&ConcurrencyKey> {
         self.claim.raw.key.as_ref()
     }
 
-    /// The lock that should be held while the message is handled: take it with
+    /// Returns the lock to hold while the message is handled: take it with
     /// [`Lock::try_acquire_for`](crate::Lock::try_acquire_for).
     #[must_use]
     pub fn lock(&self) -> Option<&LockName> {
         self.claim.raw.lock.as_ref()
     }
 
-    /// What the last failure of the message said about why, if one did. A crash says nothing; the
-    /// [`cause`](Self::cause) tells of it.
+    /// Returns the reason of the last failed attempt, if it gave one. After a crash there is none; see
+    /// [`cause`](Self::cause).
     #[must_use]
     pub fn last_failure(&self) -> Option<&Reason> {
         self.claim.raw.reason.as_ref()
     }
 
-    /// How long the lease surely lasts from now; zero once it is lost.
+    /// Returns the time that the lease surely lasts from now; zero once it is lost.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.claim.remaining()
     }
 
-    /// Whether the lease has ended. Reads the clock; no I/O.
+    /// Returns true if the lease has ended. Reads the clock; no I/O.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.claim.is_lost()
     }
 
-    /// Resolves when the lease has ended, no later than its deadline, and without an answer from anywhere.
+    /// Resolves when the lease has ended: no later than its deadline, even if the backend does not answer.
     ///
     /// # Cancel safety
     ///
@@ -146,30 +174,31 @@ impl<T: 'static> Delivery<T> {
         self.claim.lost().await;
     }
 
-    /// Makes the lease last this long from now; a longer rest is kept. Whole milliseconds, [`Lease::MIN`] to
-    /// [`Lease::MAX`].
+    /// Extends the lease to this length from now; a longer remaining time is kept. Whole milliseconds, [`Lease::MIN`]
+    /// to [`Lease::MAX`].
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Lost`] when the lease has ended; [`ErrorKind::InvalidArgument`]; whatever the driver reports.
+    /// [`ErrorKind::Lost`] when the lease has ended; [`ErrorKind::InvalidArgument`]; otherwise the driver's error.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future may leave the lease extended at the backend; this delivery then believes in the old one.
+    /// If the future is dropped, the backend may have extended the lease; this delivery then keeps the old deadline.
     pub async fn extend(&self, lease: Duration) -> Result<()> {
-        let lease = Lease::new(lease).map_err(|error| self.claim.fetcher.remote.told(error, "extend"))?;
+        let lease = Lease::new(lease).map_err(|error| self.claim.fetcher.remote.during(error, "extend"))?;
         self.claim.extend(lease, Instant::now()).await
     }
 
-    /// The work is done: removes the message. The end of an occurrence of a [recurring](crate::queue::Recurring) message, by whatever
-    /// settlement, schedules the next one instead.
+    /// Acknowledges the message: the work is done, and the message is removed. If it is an occurrence of a
+    /// [recurring](crate::queue::Recurring) message, the settlement that ends the occurrence schedules the next one
+    /// instead.
     ///
     /// [`Settled::Stale`] means that the message was delivered again meanwhile, and that this delivery changes nothing
-    /// any more. An acknowledgement after the end of the lease counts if nobody else got the message yet.
+    /// any more. An acknowledgement after the end of the lease counts if the message was not delivered again yet.
     ///
     /// # Errors
     ///
-    /// Whatever the driver reports. If it may still succeed, it goes on in the background until the lease ends.
+    /// The driver's error. If the settlement may still succeed, it continues in the background until the lease ends.
     ///
     /// # Cancel safety
     ///
@@ -179,7 +208,8 @@ impl<T: 'static> Delivery<T> {
         self.claim.settle(Settlement::Ack).await
     }
 
-    /// The work is done, and the message recurs no more: removes it. For one that does not recur, as [`ack`](Delivery::ack).
+    /// Acknowledges the message and ends its recurrence: removes it. For a message that does not recur, as
+    /// [`ack`](Delivery::ack).
     ///
     /// # Errors
     ///
@@ -189,13 +219,13 @@ impl<T: 'static> Delivery<T> {
         self.ack().await
     }
 
-    /// The work failed: the message is due again after `delay`. The last attempt moves it to the dead letters:
+    /// Reports a failed attempt: the message is due again after `delay`. The last attempt moves it to the dead letters:
     /// [`Settled::Dead`].
     ///
     /// # Errors
     ///
-    /// As [`Delivery::ack`]; [`ErrorKind::InvalidArgument`] when the delay is too long. The message is then given back
-    /// as if the delivery had been dropped.
+    /// As [`Delivery::ack`]; [`ErrorKind::InvalidArgument`] when the delay is too long. The message is then returned as
+    /// if the delivery had been dropped.
     pub async fn nack(self, delay: Duration) -> Result<Settled> {
         self.nack_because(delay, None).await
     }
@@ -210,8 +240,8 @@ impl<T: 'static> Delivery<T> {
         self.claim.settle(Settlement::Retry { after, reason }).await
     }
 
-    /// The work will never succeed: moves the message to the dead letters. Of a [recurring](crate::queue::Recurring) message this
-    /// occurrence has failed, and the next one comes.
+    /// Rejects the message for good: moves it to the dead letters. For a [recurring](crate::queue::Recurring) message,
+    /// this occurrence has failed, and the next one is scheduled.
     ///
     /// # Errors
     ///
@@ -220,7 +250,7 @@ impl<T: 'static> Delivery<T> {
         self.claim.settle(Settlement::Dead { reason }).await
     }
 
-    /// The work was not begun: the message is due at once, and the attempt is not counted.
+    /// Returns the message before the work has begun: it is due at once, and the attempt is not counted.
     ///
     /// # Errors
     ///
@@ -229,7 +259,7 @@ impl<T: 'static> Delivery<T> {
         self.claim.settle(Settlement::Return { after: Delay::ZERO }).await
     }
 
-    /// The work is not to be done now: the message is due after `delay`, and the attempt is not counted.
+    /// Postpones the message: it is due after `delay`, and the attempt is not counted.
     ///
     /// # Errors
     ///
@@ -239,9 +269,9 @@ impl<T: 'static> Delivery<T> {
         self.claim.settle(Settlement::Return { after }).await
     }
 
-    /// The work cannot begin while the lock is taken: the message is due when its turn at the lock comes, as the driver
-    /// declares by its [`Parking`](crate::driver::Parking), but no later than `at_most` from now. The attempt is not
-    /// counted. The lock is kept for the message then: [`Lock::try_acquire_for`](crate::Lock::try_acquire_for) takes it.
+    /// Parks the message while the lock is taken: it is due when its turn at the lock comes, as the driver declares by
+    /// its [`Parking`](crate::driver::Parking), but no later than `at_most` from now. The attempt is not counted. The
+    /// lock is then reserved for the message: [`Lock::try_acquire_for`](crate::Lock::try_acquire_for) takes it.
     ///
     /// # Errors
     ///
@@ -251,7 +281,7 @@ impl<T: 'static> Delivery<T> {
         self.claim.settle(Settlement::Park { lock: lock.clone(), at_most }).await
     }
 
-    /// Ends the delivery in a way that is decided at run time.
+    /// Settles the delivery as `how` says: for a decision at run time.
     ///
     /// # Errors
     ///
@@ -272,7 +302,7 @@ impl<T: 'static> Delivery<T> {
         self.claim
     }
 
-    /// Takes the value out, for a handler; leaves an error in its place.
+    /// Takes the value out, for a handler; leaves an error instead.
     pub(super) fn take_value(&mut self) -> Result<T> {
         let taken = Error::new(ErrorKind::Protocol, "the value was taken");
         std::mem::replace(&mut self.value, Err(taken))
@@ -281,11 +311,11 @@ impl<T: 'static> Delivery<T> {
     fn delay(&self, delay: Duration) -> Result<Delay> {
         let checked =
             Delay::new(delay).and_then(|delay| self.claim.fetcher.remote.caps.check_delay(delay).map(|()| delay));
-        checked.map_err(|error| self.claim.fetcher.remote.told(error, "settle"))
+        checked.map_err(|error| self.claim.fetcher.remote.during(error, "settle"))
     }
 }
 
-/// For how long a message waits after this delivery of it was dropped, 1 for the first.
+/// Returns the delay of a message after this delivery of it was dropped, 1 for the first.
 fn after_drop(attempt: u32) -> Duration {
     let doubled = 2_u32.saturating_pow(attempt.saturating_sub(1));
     FIRST_PAUSE.saturating_mul(doubled).min(LONGEST_PAUSE)

@@ -1,6 +1,6 @@
-//! The task of a [`Fetcher`]: asks, sleeps until the span that the backend computed has passed, hands out.
+//! The task of a [`Fetcher`]: asks, sleeps for the span that the backend computed, hands out messages.
 //!
-//! It has one request on its way at a time; whatever comes up meanwhile leaves together in the next.
+//! It has one request on its way at a time; later work leaves together in the next.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,34 +20,34 @@ use crate::value::queue::Lease;
 use crate::value::time::LeaseInstant;
 use crate::{runtime, telemetry};
 
-/// How long a waiting receiver sleeps at most where nothing wakes it, or it is not known yet whether the watch can be trusted:
-/// the bound on its lateness when every wake-up is lost.
+/// The longest sleep of a waiting receiver without a watch, or before the watch is known to work: the bound on its
+/// lateness when every wake-up is lost.
 pub(crate) const FIRST_IDLE: Duration = Duration::from_secs(2);
 
-/// How long it sleeps at most behind a watch: reached in steps, each twice as long as the last, as long as nothing fails.
-/// A backend may wake one client for each message, and counts on the others to ask within this span.
+/// The longest sleep with a watch: reached in steps, each twice as long as the last, as long as nothing fails. A
+/// backend may wake one client for each message, and relies on the others to ask within this span.
 pub(crate) const MAX_IDLE: Duration = Duration::from_secs(20);
 
-/// How long the task stays after its last work, listening, in case more comes.
+/// The time that the task continues to listen after its last work, in case more arrives.
 const LINGER: Duration = Duration::from_secs(10);
 
 /// The pause after the first failed request; doubled after each further one.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// What the task knows between two requests.
+/// The state of the task between two requests.
 struct Turn {
     watch: Option<Watch>,
-    /// When to ask again for those who wait.
+    /// The time of the next request for waiting receivers.
     ask_at: Instant,
-    /// How long to sleep at most before that.
+    /// The longest sleep before that.
     idle: Duration,
     pause: Duration,
-    /// Until when it stays without work.
+    /// The time until which it continues without work.
     lingers_until: Option<Instant>,
 }
 
-/// What one request carries.
+/// The contents of one request.
 struct Load {
     settles: Vec<Pending>,
     ask: Option<Ask>,
@@ -57,11 +57,11 @@ struct Load {
 struct Ask {
     max: usize,
     lease: Lease,
-    /// The last demand that this question is asked for.
+    /// The last demand that this request answers.
     up_to: u64,
 }
 
-/// Runs until there has been nothing to do for a while.
+/// Runs until there has been no work for a while.
 pub(crate) fn run(fetcher: Arc<Fetcher>) -> BoxFuture<'static, ()> {
     Box::pin(fetcher.run())
 }
@@ -71,9 +71,12 @@ impl Fetcher {
         let mut turn =
             Turn { watch: None, ask_at: Instant::now(), idle: FIRST_IDLE, pause: FIRST_PAUSE, lingers_until: None };
         loop {
+            // Demands end when the client closes; settlements are still sent, and `close` waits for them.
             if self.remote.shared.ensure_open().is_err() {
                 self.refuse_demands();
             }
+            // Before the request: a message that is pushed between an empty answer and a later subscription would wait
+            // for the whole sleep.
             self.listen(&mut turn).await;
             let load = self.load(&turn);
             if !load.settles.is_empty() || load.ask.is_some() {
@@ -81,13 +84,14 @@ impl Fetcher {
                 self.exchange(&mut turn, load).await;
                 continue;
             }
+            // `may_end` looks under the lock, so that work which arrived after the sleep is not left behind.
             if self.sleep(&mut turn).await && self.may_end() {
                 return;
             }
         }
     }
 
-    /// Waits for something to do; tells whether there was nothing for long.
+    /// Waits for work; returns true if there was none for long.
     async fn sleep(&self, turn: &mut Turn) -> bool {
         let waiting = !self.work().demands.is_empty();
         let until = match waiting {
@@ -103,13 +107,14 @@ impl Fetcher {
         tokio::select! {
             _ = woken => turn.ask_at = Instant::now(),
             () = self.changed.notified() => {}
+            // Without a receiver there is nothing to refuse, and a closed client would never let this sleep.
             () = self.remote.shared.closed(), if waiting => {}
             () = runtime::sleep_until(until) => return !waiting,
         }
         false
     }
 
-    /// Subscribes before the first question of somebody who waits.
+    /// Subscribes before the first request for a waiting receiver.
     async fn listen(&self, turn: &mut Turn) {
         let waits = |demand: &Demand| demand.patience == Patience::Unlimited;
         if turn.watch.is_some() || self.remote.caps.wake == QueueWake::Poll || !self.work().demands.iter().any(waits) {
@@ -119,25 +124,29 @@ impl Fetcher {
         match caught_in(DRIVER, watching).await {
             Ok(watch) => {
                 turn.watch = Some(watch);
+                // What became due before the subscription sent no wake-up.
                 turn.ask_at = Instant::now();
             }
             Err(error) => telemetry::queue_unwatched(&self.remote.name, &error),
         }
     }
 
-    /// What the next request should carry.
+    /// Returns the contents of the next request.
     fn load(&self, turn: &Turn) -> Load {
         let mut work = self.work();
+        // First: messages for a caller that has left would have to be returned, and be late for the next one.
         Self::prune(&mut work);
         let count = work.settles.len().min(self.remote.caps.batch);
         let settles: Vec<_> = work.settles.drain(..count).collect();
         // A settlement can make a message due. Where the backend sends no wake-ups, the request that settles also receives.
         let polls = self.remote.caps.wake == QueueWake::Poll;
         let due = turn.ask_at <= Instant::now() || (polls && !settles.is_empty());
+        // A new demand asks at once: the planned time belongs to an answer from before it.
         let fresh = |demand: &Demand| demand.answered == Answered::NotYet;
         let ask = match work.demands.front() {
             // Looked at under the lock: who closes the client looks here, afterwards, whether a receive is on its way.
             Some(front) if (due || work.demands.iter().any(fresh)) && self.remote.shared.ensure_open().is_ok() => {
+                // A request has one lease. Demands with another one wait for the next request.
                 let lease = front.lease;
                 let same = work.demands.iter().filter(|demand| demand.lease == lease);
                 let max = same.map(|demand| demand.max).sum::<usize>().min(self.remote.caps.batch);
@@ -145,6 +154,7 @@ impl Fetcher {
             }
             _ => None,
         };
+        // Under the lock that `drained` looks under, so that it sees each of them as work or as on its way.
         work.on_their_way += settles.len() + usize::from(ask.is_some());
         Load { settles, ask }
     }
@@ -163,6 +173,7 @@ impl Fetcher {
                         self.remote.meters.found_dead(received.healed.dead.into());
                     }
                     turn.ask_at = Instant::now() + wait_for(received.next, turn.idle);
+                    // Longer sleeps are safe only while a watch brings wake-ups.
                     if turn.watch.is_some() && received.deliveries.is_empty() {
                         turn.idle = (turn.idle * 2).min(MAX_IDLE);
                     }
@@ -177,20 +188,25 @@ impl Fetcher {
                 telemetry::queue_disturbed(&self.remote.name, &error);
                 self.fail(&load, &error);
                 for Pending { settle, until, reply } in load.settles {
+                    // The outcome is unknown, and the receipt makes a repetition harmless. The caller receives the
+                    // error now; it need not wait for the repetitions.
                     if error.is_transient() {
                         carry_on(self, settle, until);
                     }
                     let _ = reply.send(Err(error.clone()));
                 }
+                // The failure may have cost the watch a wake-up.
                 turn.idle = FIRST_IDLE;
                 turn.ask_at = Instant::now() + turn.pause;
                 turn.pause = (turn.pause * 2).min(LONGEST_PAUSE);
             }
         }
+        // Last: a client that closes continues here, and every message must have an owner by then.
         self.all_answered();
     }
 
-    /// The request itself. When its answer does not come in time, somebody stays behind to return what it may bring.
+    /// Sends the request. If its answer does not arrive in time, a task remains to return the messages that it may
+    /// bring.
     async fn call(
         self: &Arc<Self>,
         settles: Vec<Settle>,
@@ -204,6 +220,7 @@ impl Fetcher {
                 .await
                 .map(|settled| Exchanged { settled, received: Received::nothing(Next::Now) });
         };
+        // Boxed, to outlive this call: dropped at the limit, it would leave its messages leased to no receiver.
         let mut call = Box::pin(async move {
             let request = ReceiveRequest { queue: fetcher.remote.name.clone(), max, lease };
             fetcher.remote.driver.exchange(&settles, &request).await
@@ -233,7 +250,7 @@ impl Fetcher {
         }
     }
 
-    /// Gives the messages to those who asked, first come, first served. What nobody wants is returned.
+    /// Gives the messages to the receivers, first come, first served. Messages without a receiver are returned.
     fn hand_out(self: &Arc<Self>, ask: Ask, received: Received, sent_at: LeaseInstant) {
         let claim = |raw: RawDelivery| InFlight::new(self, raw, sent_at, ask.lease);
         let mut claims: Vec<InFlight> = received.deliveries.into_iter().map(claim).collect();
@@ -247,6 +264,8 @@ impl Fetcher {
                 let rest = claims.split_off(claims.len().min(demand.max));
                 replies.push((demand.reply, std::mem::replace(&mut claims, rest)));
             } else if was_asked && nothing_left && demand.patience == Patience::Once {
+                // A demand that was made after the request left has no answer yet, nor has one of another lease while
+                // more is due: both remain.
                 replies.push((demand.reply, Vec::new()));
             } else {
                 if was_asked {
@@ -258,14 +277,17 @@ impl Fetcher {
         work.demands = kept;
         drop(work);
         for (reply, claims) in replies {
+            // The messages of a receiver that has just left come back in the error and return themselves when dropped.
             let _ = reply.send(Ok(claims));
         }
     }
 
-    /// Tells a failure to those who have not heard from the backend yet; one that does not pass by itself, to all.
+    /// Reports a failure to the receivers without an answer from the backend yet; one that does not pass by itself, to
+    /// all.
     fn fail(&self, load: &Load, error: &Error) {
         let Some(ask) = load.ask else { return };
         let mut work = self.work();
+        // A receiver that was answered before waits through the outage.
         let told = |demand: &Demand| demand.answered == Answered::NotYet || !error.is_transient();
         let concerned = |demand: &Demand| demand.number <= ask.up_to && told(demand);
         let (failed, kept) = std::mem::take(&mut work.demands).into_iter().partition::<Vec<_>, _>(concerned);

@@ -1,13 +1,14 @@
-//! What goes between one client and one queue: what local callers wait for, what they settle, and what they have in hand.
+//! The traffic between one client and one queue: demands of local callers, their settlements, and their messages in
+//! hand.
 //!
-//! There is one for each client and queue. Receivers own no request: dropping one takes back its demand, and what arrives for
-//! nobody is returned.
+//! There is one fetcher for each client and queue. Receivers own no request: dropping one takes back its demand, and
+//! messages that arrive without a receiver are returned.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use futures_util::future::BoxFuture;
 use tokio::sync::{Notify, oneshot};
@@ -29,7 +30,7 @@ use crate::value::time::LeaseInstant;
 use crate::value::token::OwnerToken;
 
 pub(crate) struct Fetcher {
-    /// Where the locks of messages are waited for.
+    /// The local queues for the locks of messages.
     pub(super) local_queues: Arc<LocalQueues>,
     pub(super) remote: Arc<RemoteQueue>,
     parked: Arc<dyn Attend>,
@@ -38,54 +39,89 @@ pub(crate) struct Fetcher {
     run: Run,
     pub(super) extensions: Arc<Extensions>,
     pub(super) pushes: Arc<Pushes>,
-    /// How many messages this client has received and not settled.
+    /// The number of messages that this client has received and not settled.
     in_hand: AtomicUsize,
-    /// Told when there is work, or less of it.
+    /// Notified when the amount of work changes.
     pub(super) changed: Notify,
-    /// Told when all settlements are answered.
+    /// Notified when all settlements are answered.
     settled: Notify,
 }
 
-/// Carries out what local callers want, until there has been nothing for a while.
+/// Carries out the work of local callers, until there has been none for a while.
 pub(crate) type Run = fn(Arc<Fetcher>) -> BoxFuture<'static, ()>;
 
-/// Who stands in the lines of locks for the parked messages of one client.
+/// Waits for locks on behalf of the parked messages of one client.
 pub(crate) trait Attend: fmt::Debug + Send + Sync {
-    /// For this message of the fetcher's queue, which was parked at this time for at most so long.
+    /// Waits for this message of the fetcher's queue, which was parked at this time for at most so long.
     fn attend(&self, fetcher: &Arc<Fetcher>, lock: &LockName, id: MessageId, since: LeaseInstant, at_most: Delay);
 
-    /// To be notified when somebody waits for messages, or is done with one.
+    /// Notified when a receiver begins to wait for messages, or settles one.
     fn room(&self) -> &Notify;
 }
 
-/// What local callers want.
+/// The work that local callers requested.
 #[derive(Default)]
 pub(super) struct Work {
     pub(super) demands: VecDeque<Demand>,
     pub(super) settles: VecDeque<Pending>,
-    /// Demands are numbered, so that an answer is not given to whoever came after the question.
+    /// The last number of a demand or a change. An answer belongs to the demands up to the number that its request had.
     last: u64,
     /// Settlements that are on their way, and the receive.
     pub(super) on_their_way: usize,
-    /// Whether there is a task, on whichever runtime.
+    /// True if there is a task, on any runtime.
     running: bool,
+    /// The latest change of each recurring message that is being made.
+    changes: HashMap<MessageId, u64>,
 }
 
-/// One caller that wants messages.
+/// A change of a recurring message that is being made. A newer one of the same message replaces it.
+#[derive(Debug)]
+pub(super) struct Change {
+    fetcher: Arc<Fetcher>,
+    id: MessageId,
+    number: u64,
+}
+
+impl Change {
+    pub(super) fn begin(fetcher: &Arc<Fetcher>, id: &MessageId) -> Self {
+        let mut work = fetcher.work();
+        work.last += 1;
+        let number = work.last;
+        work.changes.insert(id.clone(), number);
+        drop(work);
+        Self { fetcher: Arc::clone(fetcher), id: id.clone(), number }
+    }
+
+    /// Returns true if no newer change has replaced it.
+    pub(super) fn is_current(&self) -> bool {
+        self.fetcher.work().changes.get(&self.id) == Some(&self.number)
+    }
+}
+
+impl Drop for Change {
+    fn drop(&mut self) {
+        let mut work = self.fetcher.work();
+        if work.changes.get(&self.id) == Some(&self.number) {
+            work.changes.remove(&self.id);
+        }
+    }
+}
+
+/// One caller that waits for messages.
 pub(super) struct Demand {
     pub(super) number: u64,
     pub(super) max: usize,
     pub(super) lease: Lease,
     pub(super) patience: Patience,
-    /// Whether the backend has answered since this demand came: from then on outages are waited out.
+    /// True if the backend has answered since this demand was made: from then on, the demand waits through outages.
     pub(super) answered: Answered,
     pub(super) reply: oneshot::Sender<Result<Vec<InFlight>>>,
 }
 
-/// For how long a demand stands.
+/// The lifetime of a demand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Patience {
-    /// For one question.
+    /// One request.
     Once,
     /// Until there is a message.
     Unlimited,
@@ -100,12 +136,12 @@ pub(super) enum Answered {
 /// One caller's settlement.
 pub(super) struct Pending {
     pub(super) settle: Settle,
-    /// When the lease ends; the settlement is worth repeating until then.
+    /// The end of the lease; the settlement is repeated until then.
     pub(super) until: LeaseInstant,
     pub(super) reply: oneshot::Sender<Result<Settled>>,
 }
 
-/// Tells the fetcher when the caller goes away.
+/// Notifies the fetcher when the caller drops its future.
 struct Leaving<'a>(&'a Fetcher);
 
 impl Drop for Leaving<'_> {
@@ -118,24 +154,25 @@ impl Drop for Leaving<'_> {
 #[derive(Debug, Default)]
 pub(crate) struct Fetchers {
     of: Mutex<HashMap<QueueName, Weak<Fetcher>>>,
-    /// From the first queue on.
+    /// Set from the first queue on.
     parked: OnceLock<Arc<dyn Attend>>,
 }
 
 impl Fetchers {
-    /// The fetcher of this queue: the one that is there, or a new one.
+    /// Returns the fetcher of this queue: the existing one, or a new one.
     pub(super) fn get(&self, name: QueueName, make: impl FnOnce(QueueName) -> Result<Fetcher>) -> Result<Arc<Fetcher>> {
         let mut fetchers = self.of.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(fetcher) = fetchers.get(&name).and_then(Weak::upgrade) {
             return Ok(fetcher);
         }
         let fetcher = Arc::new(make(name.clone())?);
+        // The map grows only here, so that this is enough to keep it small.
         fetchers.retain(|_, fetcher| fetcher.strong_count() > 0);
         fetchers.insert(name, Arc::downgrade(&fetcher));
         Ok(fetcher)
     }
 
-    /// Who waits for the locks that messages are parked behind: one for all queues.
+    /// Returns the waiter for the locks of parked messages: one for all queues.
     pub(super) fn parked(&self, make: impl FnOnce() -> Arc<dyn Attend>) -> Arc<dyn Attend> {
         Arc::clone(self.parked.get_or_init(make))
     }
@@ -190,6 +227,7 @@ impl Fetcher {
             let number = work.last;
             let answered = Answered::NotYet;
             work.demands.push_back(Demand { number, max, lease, patience, answered, reply });
+            // Under the lock of `may_end`: a task that is about to end sees this demand, or has ended and starts again.
             self.ensure_running(&mut work)?;
         }
         self.changed.notify_one();
@@ -197,13 +235,14 @@ impl Fetcher {
         answer.await.unwrap_or_else(|_| Err(ended()))
     }
 
-    /// Whether a message that becomes due now may find somebody to handle it: a receiver of this client waits; or the client
-    /// has no message in hand, and leaves them to others.
+    /// Returns true if a message that becomes due now may find a handler: a receiver of this client waits; or the
+    /// client has no message in hand, and leaves them to other clients.
     pub(super) fn has_room(&self) -> bool {
+        // The number first: it needs no lock.
         self.in_hand.load(Ordering::Acquire) == 0 || self.work().demands.iter().any(|demand| !demand.reply.is_closed())
     }
 
-    /// A message came into the hands of this client, or left them.
+    /// Counts a message that is received by this client, or settled.
     pub(super) fn comes_in_hand(&self) {
         self.in_hand.fetch_add(1, Ordering::AcqRel);
     }
@@ -213,14 +252,14 @@ impl Fetcher {
         self.room().notify_waiters();
     }
 
-    /// Stands in the line of a lock for a message that was parked behind it at this time, for at most so long.
+    /// Waits in the line of a lock for a message that was parked behind it at this time, for at most so long.
     pub(super) fn attend(self: &Arc<Self>, lock: &LockName, id: MessageId, since: LeaseInstant, at_most: Delay) {
         if self.remote.caps.parking == Parking::Attended {
             self.parked.attend(self, lock, id, since, at_most);
         }
     }
 
-    /// Told when somebody waits for messages of this client, or is done with one.
+    /// Notified when a receiver begins to wait for messages of this client, or settles one.
     pub(super) fn room(&self) -> &Notify {
         self.parked.room()
     }
@@ -231,7 +270,7 @@ impl Fetcher {
         answers.await.pop().unwrap_or_else(|| Err(ended()))
     }
 
-    /// Carries out settlements, which leave together as far as they fit; nobody has to wait for them.
+    /// Carries out settlements, which leave together as far as they fit; callers need not wait for them.
     pub(super) fn settle_all<S: IntoIterator<Item = (Settle, LeaseInstant)>>(
         self: &Arc<Self>,
         settles: S,
@@ -256,11 +295,13 @@ impl Fetcher {
         })
     }
 
-    /// Makes sure that the task runs. When its runtime ends, it goes on on another one that uses the client, for as long as
-    /// anybody has the queue in hand.
+    /// Starts the task unless it runs. When its runtime ends, it continues on another one that uses the client, for as
+    /// long as the queue is in use.
     fn ensure_running(self: &Arc<Self>, work: &mut Work) -> Result<()> {
         self.remote.shared.start()?;
         if !std::mem::replace(&mut work.running, true) {
+            // Weak: the background task outlives the runtimes, and must not keep the fetcher of a queue without
+            // handles.
             let fetcher = Arc::downgrade(self);
             self.remote.shared.background.run(move || {
                 let fetcher = fetcher.upgrade();
@@ -275,7 +316,7 @@ impl Fetcher {
         Ok(())
     }
 
-    /// Lets the task end if there is no work; decided while none can come.
+    /// Lets the task end if there is no work; decided while none can arrive.
     pub(super) fn may_end(&self) -> bool {
         let mut work = self.work();
         let idle = work.demands.is_empty() && work.settles.is_empty();
@@ -285,7 +326,7 @@ impl Fetcher {
         idle
     }
 
-    /// Forgets the demands whose callers have gone.
+    /// Removes the demands whose callers have gone.
     pub(super) fn prune(work: &mut Work) {
         work.demands.retain(|demand| !demand.reply.is_closed());
     }
@@ -299,7 +340,7 @@ impl Fetcher {
         self.settled.notify_waiters();
     }
 
-    /// Waits until no settlement and no receive is under way: what a receive brings has to be returned.
+    /// Waits until no settlement and no receive is under way: messages of a late answer have to be returned.
     pub(crate) async fn drained(&self) {
         loop {
             let settled = self.settled.notified(); // before looking
@@ -322,32 +363,34 @@ impl fmt::Debug for Fetcher {
 
 // One delivery, as the client owns it before and while somebody handles it.
 
-/// A delivery that is not settled. Dropped, it is settled in the background, as [`InFlight::if_dropped`] says.
+/// A delivery that is not settled. Dropped, it is settled in the background, as set by [`InFlight::if_dropped`].
 #[derive(Debug)]
 pub(crate) struct InFlight {
     pub(super) fetcher: Arc<Fetcher>,
     pub(super) raw: RawDelivery,
     standing: Mutex<Standing>,
-    /// What it is an occurrence of, if the message recurs.
+    /// The occurrence, if the message recurs.
     occurrence: Option<Result<Occurrence>>,
-    /// Told when the standing changes.
+    /// The end of an occurrence that must not be handled.
+    passed_over: Option<OccurrenceEnd>,
+    /// Notified when the state of the lease changes.
     changed: Notify,
-    /// The hold on a lock that came along, if nobody has taken it up yet. Given back when the claim ends.
+    /// The hold on a lock that came with the message, until it is taken up. Released when the claim ends.
     turn: Mutex<Option<LooseHold>>,
     /// `None` once it is settled, or once its settlement is on its way.
     if_dropped: Option<Settlement>,
 }
 
-/// Whether the lease lasts.
+/// The state of the lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
     Until(LeaseInstant),
-    /// The backend says that the receipt is not valid any more.
+    /// The backend reported that the receipt is no longer valid.
     Stale,
 }
 
 impl InFlight {
-    /// A delivery that nobody has seen: dropped, it is returned.
+    /// Makes a delivery that no receiver has seen: dropped, it is returned.
     pub(super) fn new(fetcher: &Arc<Fetcher>, mut raw: RawDelivery, sent_at: LeaseInstant, lease: Lease) -> Self {
         let until = believable(fetcher, sent_at, lease);
         let standing = Mutex::new(Standing::Until(until));
@@ -357,40 +400,43 @@ impl InFlight {
             raw.recurrence.as_ref().map(|recurrence| Occurrence::read(recurrence, fetcher.remote.caps.delay));
         fetcher.comes_in_hand();
         fetcher.remote.meters.received(raw.late);
-        Self { fetcher, raw, standing, occurrence, changed: Notify::new(), turn, if_dropped }
+        let (passed_over, changed) = (None, Notify::new());
+        Self { fetcher, raw, standing, occurrence, passed_over, changed, turn, if_dropped }
     }
 
-    /// The hold on this lock that came along. One on another lock is given back: it is not what is needed.
+    /// Takes the hold on this lock that came with the message. A hold on another lock is released: it is not the one
+    /// needed.
     pub(super) fn take_turn(&self, shared: &Arc<Shared>, lock: &LockName) -> Option<LooseHold> {
         let turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner).take();
         turn.filter(|turn| turn.is_on(shared, lock))
     }
 
-    /// Changes what is done if it is dropped.
+    /// Sets the settlement for a drop.
     pub(super) fn if_dropped(&mut self, settlement: Settlement) {
         if self.if_dropped.is_some() {
             self.if_dropped = Some(settlement);
         }
     }
 
-    /// The occurrence of a message that recurs.
+    /// Returns the occurrence of a message that recurs.
     pub(super) fn occurrence(&self) -> Option<&Occurrence> {
         self.occurrence.as_ref().and_then(|occurrence| occurrence.as_ref().ok())
     }
 
-    /// From now on the message recurs no more.
+    /// Ends the recurrence of the message.
     pub(super) fn end_recurrence(&mut self) {
         self.occurrence = None;
     }
 
-    /// Whether somebody may handle it: not if it is an occurrence that was missed or that has no attempts left. Dropped,
-    /// the message goes on as such.
+    /// Returns true if the message may be handled: not if it is an occurrence that was missed or that has no attempts
+    /// left. Dropped, the message continues as such.
     pub(super) fn is_to_be_handled(&mut self) -> bool {
-        let otherwise = match &self.occurrence {
-            None => None,
-            Some(Ok(occurrence)) => occurrence.passed_over(&self.raw),
-            Some(Err(_)) => Some(left_to_others(self.fetcher.remote.caps.delay)),
+        let (otherwise, ended) = match &self.occurrence {
+            None => (None, None),
+            Some(Ok(occurrence)) => occurrence.passed_over(&self.raw).unzip(),
+            Some(Err(_)) => (Some(left_to_others(self.fetcher.remote.caps.delay)), None),
         };
+        self.passed_over = ended;
         if let Some(settlement) = &otherwise {
             telemetry::passed_over(&self.fetcher.remote.name, &self.raw.id, self.raw.attempt, settlement);
         }
@@ -399,12 +445,30 @@ impl InFlight {
         handled
     }
 
-    /// How this settlement ends the occurrence of a message that recurs, if it does.
+    /// Returns the time of an occurrence that must not be handled, and its end.
+    pub(super) fn passed_over(&self) -> Option<(SystemTime, OccurrenceEnd)> {
+        self.occurrence().map(Occurrence::time).zip(self.passed_over)
+    }
+
+    /// Returns the end of the occurrence of a recurring message by this settlement, if it ends.
     pub(super) fn occurrence_end(&self, how: &Settlement) -> Option<OccurrenceEnd> {
         self.occurrence().and_then(|occurrence| occurrence.end(self.raw.attempt, how))
     }
 
-    /// What the settlement is for a message that recurs; the same for all others.
+    /// Returns the result of a delivery that is settled like this.
+    fn meant(&self, how: &Settlement) -> Delivered {
+        match (self.passed_over.or_else(|| self.occurrence_end(how)), how) {
+            (Some(OccurrenceEnd::Missed), _) => Delivered::Missed,
+            (Some(OccurrenceEnd::Failed), _) => Delivered::OccurrenceFailed,
+            (_, Settlement::Ack | Settlement::Recur { .. }) => Delivered::Acked,
+            (_, Settlement::Retry { .. }) => Delivered::Retried,
+            (_, Settlement::Return { .. }) => Delivered::Returned,
+            (_, Settlement::Park { .. }) => Delivered::Parked,
+            (_, Settlement::Dead { .. }) => Delivered::Dead,
+        }
+    }
+
+    /// Translates the settlement for a message that recurs; the same for all others.
     fn translated(&self, how: Settlement) -> Settlement {
         match self.occurrence() {
             Some(occurrence) => occurrence.translated(self.raw.attempt, how),
@@ -416,13 +480,13 @@ impl InFlight {
         self.standing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The backend says that the receipt is not valid any more.
+    /// Marks the receipt as no longer valid.
     fn set_stale(&self) {
         *self.standing() = Standing::Stale;
         self.changed.notify_waiters();
     }
 
-    /// When the lease ends, as far as is known.
+    /// Returns the known end of the lease.
     fn until(&self) -> LeaseInstant {
         match *self.standing() {
             Standing::Until(until) => until,
@@ -434,7 +498,7 @@ impl InFlight {
         !self.lasts(LeaseInstant::now())
     }
 
-    /// Whether the lease lasts at this instant, as far as is known.
+    /// Returns true if the lease is known to last at this instant.
     pub(super) fn lasts(&self, at: LeaseInstant) -> bool {
         match *self.standing() {
             Standing::Until(until) => until > at,
@@ -458,6 +522,7 @@ impl InFlight {
                 Standing::Stale => return,
             };
             tokio::select! {
+                // An extension may have moved the end while the timer fired, so the state decides.
                 () = until.reached() => if self.is_lost() { return },
                 () = changed => {}
             }
@@ -465,15 +530,19 @@ impl InFlight {
     }
 
     pub(super) async fn settle(mut self, how: Settlement) -> Result<Settled> {
+        // No await comes between this and the hand-over to the fetcher, so that a drop settles it never twice and never
+        // not at all.
         self.if_dropped = None;
-        let (meant, how) = (meant(&how), self.translated(how));
+        let (meant, how) = (self.meant(&how), self.translated(how));
         let parked = match &how {
+            // Read before the request leaves: the local wait ends no later than the time that the backend keeps.
             Settlement::Park { lock, at_most } => Some((lock.clone(), *at_most, LeaseInstant::now())),
             _ => None,
         };
         let settle = Settle { receipt: self.raw.receipt, how: how.clone() };
         let settled = self.fetcher.settle(settle, self.until()).await;
         let settled = self.settled(meant, &how, settled)?;
+        // Only now: before the answer there may be no parked message that a hold could be given to.
         if let Some((lock, at_most, since)) = parked.filter(|_| settled == Settled::Done) {
             self.fetcher.attend(&lock, self.raw.id.clone(), since, at_most);
         }
@@ -488,12 +557,12 @@ impl InFlight {
         };
         let settles: Vec<_> = claims.iter_mut().map(ack).collect();
         let answers = fetcher.settle_all(settles.clone());
-        let answers = answers.map_err(|error| fetcher.remote.told(error, "settle"))?.await;
+        let answers = answers.map_err(|error| fetcher.remote.during(error, "settle"))?.await;
         let told = answers.into_iter().zip(claims.iter().zip(&settles));
         told.map(|(settled, (claim, (settle, _)))| claim.settled(Delivered::Acked, &settle.how, settled)).collect()
     }
 
-    /// What was answered to a settlement, which was meant so.
+    /// Converts the answer to a settlement with this intended result.
     fn settled(&self, meant: Delivered, how: &Settlement, answer: Result<Settled>) -> Result<Settled> {
         let meters = &self.fetcher.remote.meters;
         meters.ended(match &answer {
@@ -504,7 +573,7 @@ impl InFlight {
             Ok(Settled::Stale) if self.is_lost() => Delivered::LostLease,
             Ok(Settled::Stale) => Delivered::Stale,
         });
-        let settled = answer.map_err(|error| self.fetcher.remote.told(error, "settle"))?;
+        let settled = answer.map_err(|error| self.fetcher.remote.during(error, "settle"))?;
         if settled == Settled::Dead {
             meters.buried();
         }
@@ -518,11 +587,12 @@ impl InFlight {
             self.fetcher.remote.caps.check_lease(lease)?;
             self.fetcher.extensions.extend(Extension { receipt: self.raw.receipt, lease }, latest).await
         };
-        let Confirmed { sent_at, answer } = asked.await.map_err(|error| self.fetcher.remote.told(error, "extend"))?;
+        let Confirmed { sent_at, answer } = asked.await.map_err(|error| self.fetcher.remote.during(error, "extend"))?;
         match answer {
             Extended::Extended => {
                 let until = believable(&self.fetcher, sent_at, lease);
                 match &mut *self.standing() {
+                    // An answer after the end revives nothing: the holder may have acted on the loss already.
                     Standing::Until(old) if *old < until && *old > LeaseInstant::now() => {
                         *old = until;
                         self.changed.notify_waiters();
@@ -541,19 +611,7 @@ impl InFlight {
 
     pub(super) fn lost_error(&self) -> Error {
         let text = format!("the lease of message {} has ended", self.raw.id);
-        self.fetcher.remote.told(Error::new(ErrorKind::Lost, text), "delivery")
-    }
-}
-
-/// What becomes of a delivery that is settled like this.
-fn meant(how: &Settlement) -> Delivered {
-    match how {
-        Settlement::Ack => Delivered::Acked,
-        Settlement::Retry { .. } => Delivered::Retried,
-        Settlement::Return { .. } => Delivered::Returned,
-        Settlement::Park { .. } => Delivered::Parked,
-        Settlement::Dead { .. } => Delivered::Dead,
-        Settlement::Recur { .. } => Delivered::PassedOver,
+        self.fetcher.remote.during(Error::new(ErrorKind::Lost, text), "delivery")
     }
 }
 
@@ -565,7 +623,7 @@ impl Drop for InFlight {
     fn drop(&mut self) {
         self.fetcher.leaves_hand();
         if let Some(how) = self.if_dropped.take() {
-            self.fetcher.remote.meters.ended(if self.is_lost() { Delivered::LostLease } else { meant(&how) });
+            self.fetcher.remote.meters.ended(if self.is_lost() { Delivered::LostLease } else { self.meant(&how) });
             let settle = Settle { receipt: self.raw.receipt, how: self.translated(how) };
             carry_on(&self.fetcher, settle, self.until());
         }

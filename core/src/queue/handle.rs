@@ -1,7 +1,7 @@
 //! A handle on one queue.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use futures_util::Stream;
 
@@ -10,22 +10,23 @@ use super::delivery::Delivery;
 use super::message::Codec;
 use crate::driver::{DelayQueue, QueueCapabilities, Settled};
 use crate::queue::fetcher::{Fetcher, InFlight, Patience};
+use crate::queue::recurring::schedule::OccurrenceEnd;
 use crate::runtime::bounded;
 use crate::value::error::{Error, ErrorKind, Result};
 use crate::value::queue::{Attempts, Lease};
 use crate::value::time::LeaseInstant;
 
-/// The pause of those who go on after a failed request for messages.
+/// The pause of receivers that continue after a failed request for messages.
 pub(super) const AFTER_FAILURE: Duration = Duration::from_secs(1);
 
 /// A handle on one delay queue of messages `T`. Cheap to make and to clone; clones with other settings are the same
 /// queue.
 ///
-/// A message is delivered once it is due, to one receiver at a time, until somebody settles it: **at least once**. Make
-/// handlers idempotent, or let the resource they change check [`Delivery::fence`].
+/// A due message is delivered to one receiver at a time, until it is settled: **at least once**. Make handlers
+/// idempotent, or let the resource they change check [`Delivery::fence`].
 ///
-/// All receivers of one client share one connection's worth of waiting: it sleeps until the next message is due, and
-/// is woken when a sooner one arrives.
+/// All receivers of one client wait together, with the cost of one waiter: the client sleeps until the next message is
+/// due, and is woken when a sooner one arrives.
 #[derive(Debug)]
 pub struct Queue<T> {
     pub(super) fetcher: Arc<Fetcher>,
@@ -46,15 +47,15 @@ impl<T: 'static> Queue<T> {
         Self { fetcher, codec, lease: Lease::DEFAULT.get(), attempts: Attempts::DEFAULT.get() }
     }
 
-    /// For how long a received message is hidden from others: whole milliseconds, [`Lease::MIN`] to [`Lease::MAX`].
-    /// Default: 30 s. Checked when messages are asked for.
+    /// Sets the time that a received message is hidden from others: whole milliseconds, [`Lease::MIN`] to
+    /// [`Lease::MAX`]. Default: 30 s. Checked when messages are requested.
     #[must_use]
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
     }
 
-    /// How often a message that is pushed through this handle may be delivered before it is dead: 1 to
+    /// Sets the most deliveries of a message that is pushed through this handle; after them it is dead: 1 to
     /// [`Attempts::MAX`]. Default: 10. Checked when messages are pushed.
     #[must_use]
     pub fn max_attempts(mut self, most: u32) -> Self {
@@ -62,13 +63,13 @@ impl<T: 'static> Queue<T> {
         self
     }
 
-    /// The name of the queue.
+    /// Returns the name of the queue.
     #[must_use]
     pub fn name(&self) -> &QueueName {
         &self.fetcher.remote.name
     }
 
-    /// What the driver's queues promise.
+    /// Returns the capabilities of the driver's queues.
     #[must_use]
     pub fn capabilities(&self) -> QueueCapabilities {
         self.fetcher.remote.caps
@@ -76,30 +77,30 @@ impl<T: 'static> Queue<T> {
 
     /// Waits for a message.
     ///
-    /// An outage of the backend fails the call at its start. Once the backend has answered, outages of any length are
-    /// waited out; an error that is not [transient](crate::Error::is_transient) ends the wait at any time, and so does a
-    /// panic in the driver. A paused queue is waited for.
+    /// An outage of the backend at the start fails the call. After the first answer of the backend, the call waits
+    /// through outages of any length; an error that is not [transient](crate::Error::is_transient) ends the wait at any
+    /// time, and so does a panic in the driver. The call waits while the queue is paused.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument) and
-    /// [`ErrorKind::Closed`](crate::ErrorKind::Closed); whatever the driver reports, as said above;
+    /// [`ErrorKind::Closed`](crate::ErrorKind::Closed); otherwise the driver's error, as described above;
     /// [`ErrorKind::Protocol`](crate::ErrorKind::Protocol) when the driver panicked.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future loses nothing: a message that was handed out for it goes to another receiver of this
-    /// client, or is returned to the queue at once, and its attempt is not counted. This holds for all ways to receive.
+    /// Dropping the future loses nothing: a message that was received for it goes to another receiver of this client,
+    /// or is returned to the queue at once, and its attempt is not counted. This holds for all ways to receive.
     pub async fn receive(&self) -> Result<Delivery<T>> {
         loop {
-            let claims = self.claims(1, Patience::Unlimited).await?;
+            let claims = self.claims(1, Patience::Unlimited, |_, _, _| ()).await?;
             if let Some(claim) = claims.into_iter().next() {
                 return Ok(self.delivery(claim));
             }
         }
     }
 
-    /// A message, if one is due now. Never waits for one.
+    /// Returns a message, if one is due now. Never waits for one.
     ///
     /// # Errors
     ///
@@ -112,7 +113,7 @@ impl<T: 'static> Queue<T> {
         Ok(self.try_receive_many(1).await?.pop())
     }
 
-    /// Up to `max` messages, if any are due now, in the order of their due times. Never waits for one.
+    /// Returns up to `max` messages, if any are due now, in the order of their due times. Never waits for one.
     ///
     /// # Errors
     ///
@@ -122,11 +123,11 @@ impl<T: 'static> Queue<T> {
     ///
     /// As [`Queue::receive`].
     pub async fn try_receive_many(&self, max: usize) -> Result<Vec<Delivery<T>>> {
-        let claims = self.claims(max, Patience::Once).await?;
+        let claims = self.claims(max, Patience::Once, |_, _, _| ()).await?;
         Ok(claims.into_iter().map(|claim| self.delivery(claim)).collect())
     }
 
-    /// Waits for a message for at most `most`; `None` when that has passed. Zero is one attempt.
+    /// Waits for a message for at most `most`; returns `None` after that. Zero is one attempt.
     ///
     /// # Errors
     ///
@@ -155,8 +156,18 @@ impl<T: 'static> Queue<T> {
     ///
     /// As [`Queue::receive`].
     pub async fn receive_many(&self, max: usize) -> Result<Vec<Delivery<T>>> {
+        self.receive_noting(max, |_, _, _| ()).await
+    }
+
+    /// Receives as [`receive_many`](Self::receive_many); calls `note` with each occurrence that is passed over, and its
+    /// time.
+    pub(super) async fn receive_noting(
+        &self,
+        max: usize,
+        mut note: impl FnMut(&InFlight, SystemTime, OccurrenceEnd),
+    ) -> Result<Vec<Delivery<T>>> {
         loop {
-            let claims = self.claims(max, Patience::Unlimited).await?;
+            let claims = self.claims(max, Patience::Unlimited, &mut note).await?;
             if !claims.is_empty() {
                 return Ok(claims.into_iter().map(|claim| self.delivery(claim)).collect());
             }
@@ -177,14 +188,14 @@ impl<T: 'static> Queue<T> {
         let claims: Vec<InFlight> = deliveries.into_iter().map(Delivery::into_claim).collect();
         if claims.iter().any(|claim| !Arc::ptr_eq(&claim.fetcher, &self.fetcher)) {
             let error = Error::new(ErrorKind::InvalidArgument, "a delivery is of another queue or client");
-            return Err(self.told(error, "settle"));
+            return Err(self.during(error, "settle"));
         }
         InFlight::ack_all(&self.fetcher, claims).await
     }
 
-    /// Messages as they become due, one at a time; the next is asked for when it is polled for.
+    /// Returns messages as they become due, one at a time; each poll requests the next.
     ///
-    /// Outages are waited out, also at the start, and asked after once a second. An error that is not
+    /// The stream waits through outages, also at the start, and retries once a second. An error that is not
     /// [transient](crate::Error::is_transient) is the last item.
     pub fn stream(&self) -> impl Stream<Item = Result<Delivery<T>>> + use<T>
     where
@@ -208,7 +219,12 @@ impl<T: 'static> Queue<T> {
         }
     }
 
-    async fn claims(&self, max: usize, patience: Patience) -> Result<Vec<InFlight>> {
+    async fn claims(
+        &self,
+        max: usize,
+        patience: Patience,
+        mut note: impl FnMut(&InFlight, SystemTime, OccurrenceEnd),
+    ) -> Result<Vec<InFlight>> {
         let asked = async {
             let lease = Lease::new(self.lease)?;
             self.fetcher.remote.caps.check_lease(lease)?;
@@ -218,14 +234,20 @@ impl<T: 'static> Queue<T> {
                 let now = LeaseInstant::now();
                 claims.retain(|claim| claim.lasts(now));
                 let lasting = claims.len();
-                claims.retain_mut(InFlight::is_to_be_handled); // the others are settled in the background
+                claims.retain_mut(|claim| {
+                    let handled = claim.is_to_be_handled(); // the others are settled in the background
+                    if let Some((time, how)) = claim.passed_over() {
+                        note(claim, time, how);
+                    }
+                    handled
+                });
                 // Behind occurrences that are passed over there may be something for the caller.
                 if !claims.is_empty() || lasting == 0 {
                     return Ok(claims);
                 }
             }
         };
-        asked.await.map_err(|error| self.told(error, "receive"))
+        asked.await.map_err(|error| self.during(error, "receive"))
     }
 
     fn delivery(&self, claim: InFlight) -> Delivery<T> {
@@ -236,13 +258,13 @@ impl<T: 'static> Queue<T> {
         &*self.fetcher.remote.driver
     }
 
-    /// One request of this handle, bounded and with its circumstances in the error.
+    /// Sends one request of this handle, with a time limit, and adds the operation and name to its error.
     pub(super) async fn call<R>(&self, what: &'static str, call: impl Future<Output = Result<R>>) -> Result<R> {
-        self.fetcher.remote.shared.ensure_open().map_err(|error| self.told(error, what))?;
-        bounded(self.fetcher.remote.shared.config.op_timeout, call).await.map_err(|error| self.told(error, what))
+        self.fetcher.remote.shared.ensure_open().map_err(|error| self.during(error, what))?;
+        bounded(self.fetcher.remote.shared.config.op_timeout, call).await.map_err(|error| self.during(error, what))
     }
 
-    pub(super) fn told(&self, error: Error, operation: &'static str) -> Error {
-        self.fetcher.remote.told(error, operation)
+    pub(super) fn during(&self, error: Error, operation: &'static str) -> Error {
+        self.fetcher.remote.during(error, operation)
     }
 }

@@ -1,4 +1,4 @@
-//! A message before it is stored: what it says, and its options.
+//! A message before it is stored: its value and its options.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -12,18 +12,21 @@ use crate::value::error::{Error, ErrorKind, LockName, Result};
 use crate::value::queue::{Attempts, Delay, Payload};
 use crate::value::time::until_wall_clock;
 
-/// For how long an id stays known after its message was acknowledged, unless told otherwise.
+/// The default time that an id stays known after its message was acknowledged.
 const DEFAULT_WINDOW: Duration = Duration::from_secs(3600);
 
-/// A message to be stored, with options of its own: for [`Queue::push_many`](crate::queue::Queue::push_many) and [`Lock::or_park`](crate::Lock::or_park).
-/// [`Queue::push`](crate::queue::Queue::push) has the same options. They are checked when the message is pushed.
+/// A message to be stored, with its own options: for [`Queue::push_many`](crate::queue::Queue::push_many) and
+/// [`Lock::or_park`](crate::Lock::or_park). [`Queue::push`](crate::queue::Queue::push) has the same options. They are
+/// checked when the message is pushed.
 ///
 /// ```
 /// # use std::time::Duration;
 /// # use tenure_core::queue::{Message, Queue};
 /// # struct Mail { number: u64 }
 /// # async fn example(queue: Queue<Mail>, outbox: Vec<Mail>) -> Result<(), tenure_core::Error> {
-/// let messages = outbox.iter().map(|mail| Message::new(mail).id(format!("mail/{}", mail.number)).max_attempts(3));
+/// let messages = outbox.iter().map(|mail| {
+///     Message::new(mail).id(format!("mail/{}", mail.number)).max_attempts(3)
+/// });
 /// queue.push_many(messages).await?;
 /// # Ok(()) }
 /// ```
@@ -33,7 +36,7 @@ pub struct Message<'v, T> {
     options: Options,
 }
 
-/// A message whose value is bytes already.
+/// A message whose value is already bytes.
 pub(super) type Encoded = Message<'static, Infallible>;
 
 enum Content<'v, T> {
@@ -41,7 +44,7 @@ enum Content<'v, T> {
     Bytes(Result<Vec<u8>>),
 }
 
-/// As it was given.
+/// The options as they were given, unchecked.
 #[derive(Clone, Debug, Default)]
 struct Options {
     time: Option<Time>,
@@ -63,98 +66,100 @@ enum Time {
 }
 
 impl<'v, T> Message<'v, T> {
-    /// A message that says this: due at once, without a name, key and lock.
+    /// Makes a message with this value: due at once, without an id, key and lock.
     pub fn new(value: &'v T) -> Self {
         Self { content: Content::Value(value), options: Options::default() }
     }
 
-    /// A message of bytes, without the codec.
+    /// Makes a message of bytes, without the codec.
     pub fn bytes(bytes: impl Into<Vec<u8>>) -> Self {
         Self { content: Content::Bytes(Ok(bytes.into())), options: Options::default() }
     }
 
-    /// How long until the message is due, counted by the backend from when it accepts the message. Up to [`Delay::MAX`];
-    /// default: due at once.
+    /// Sets the delay until the message is due, counted by the backend from when it accepts the message. Up to
+    /// [`Delay::MAX`]; default: due at once.
     pub fn delay(mut self, delay: Duration) -> Self {
         self.options.time = Some(Time::After(delay));
         self
     }
 
-    /// When the message is due; at once if that is past. In place of a [`delay`](Self::delay), which it becomes when the
-    /// message is pushed, by the wall clock **of this machine**: a clock that is wrong makes it early or late by as much. From
-    /// then on the backend counts, whatever any wall clock does.
+    /// Sets the time at which the message is due; at once if that is past. It replaces a [`delay`](Self::delay), and
+    /// becomes one when the message is pushed, by the wall clock **of this machine**: a wrong clock makes the message
+    /// early or late by as much. From then on the backend counts, independently of any wall clock.
     pub fn at(mut self, time: SystemTime) -> Self {
         self.options.time = Some(Time::At(time));
         self
     }
 
-    /// For how long after it is due the message may be delivered. If nobody has it by then, it is a dead letter
-    /// ([`DeadCause::Expired`](crate::queue::DeadCause::Expired)); a delivery that began before goes on, and a retry after it
-    /// is too late. Default: without an end.
+    /// Sets the time after it is due in which the message may be delivered. If it was not delivered by then, it is a
+    /// dead letter ([`DeadCause::Expired`](crate::queue::DeadCause::Expired)); a delivery that began before continues,
+    /// and a retry after it is too late. Default: no limit.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.options.ttl = Some(ttl);
         self
     }
 
-    /// A name for the message, 1 to [`MessageId::MAX_LEN`] bytes: pushing it again stores nothing and says so, as long
-    /// as the message is stored, and for the [`dedup_window`](Self::dedup_window) after it was acknowledged.
+    /// Sets the id of the message, 1 to [`MessageId::MAX_LEN`] bytes: pushing it again stores nothing and returns
+    /// `Duplicate`, as long as the message is stored, and for the [`dedup_window`](Self::dedup_window) after it was
+    /// acknowledged.
     pub fn id(mut self, id: impl AsRef<[u8]>) -> Self {
         self.options.id = Some(id.as_ref().to_vec());
         self
     }
 
-    /// Takes the place of a message of the same [`id`](Self::id) that waits, which will not be delivered
-    /// ([`Pushed::Replaced`](crate::queue::Pushed::Replaced)). With a [`delay`](Self::delay) that is a debounce: the last of
-    /// many pushes is delivered, once no other has come for that long. One that is in flight, dead or settled is not
-    /// replaced, and the new one not stored
-    /// ([`Pushed::Duplicate`](crate::queue::Pushed::Duplicate)).
+    /// Replaces a waiting message of the same [`id`](Self::id), which will not be delivered
+    /// ([`Pushed::Replaced`](crate::queue::Pushed::Replaced)). With a [`delay`](Self::delay) that is a debounce: the
+    /// last of many pushes is delivered, once no other has followed for that long. A message that is in flight, dead or
+    /// settled is not replaced, and the new one not stored ([`Pushed::Duplicate`](crate::queue::Pushed::Duplicate)).
     pub fn replace(mut self) -> Self {
         self.options.if_known = IfKnown::Replace;
         self
     }
 
-    /// For how long the id stays known after the message was acknowledged. Default: one hour; zero: not at all.
+    /// Sets the time that the id stays known after the message was acknowledged. Default: one hour; zero: not at all.
     pub fn dedup_window(mut self, window: Duration) -> Self {
         self.options.window = Some(window);
         self
     }
 
-    /// At most one message of this key is in flight at a time, in this queue. 1 to [`ConcurrencyKey::MAX_LEN`] bytes.
+    /// Sets a concurrency key: at most one message of this key is in flight at a time, in this queue. 1 to
+    /// [`ConcurrencyKey::MAX_LEN`] bytes.
     pub fn concurrency_key(mut self, key: impl AsRef<[u8]>) -> Self {
         self.options.key = Some(key.as_ref().to_vec());
         self
     }
 
-    /// The lock that a [`Worker`](crate::queue::Worker) holds while it handles the message.
+    /// Sets the lock that a [`Worker`](crate::queue::Worker) holds while it handles the message.
     pub fn lock(mut self, name: impl AsRef<[u8]>) -> Self {
         self.options.lock = Some(name.as_ref().to_vec());
         self
     }
 
-    /// The message is due when its turn at the lock comes, but no later than `at_most` from now; how, the driver declares as
-    /// its [`Parking`](crate::driver::Parking). A worker holds the lock while it handles the message. In place of a
-    /// [`delay`](Self::delay), and of [`lock`](Self::lock).
+    /// Parks the message: it is due when its turn at the lock comes, as the driver declares by its
+    /// [`Parking`](crate::driver::Parking), but no later than `at_most` from now. A worker holds the lock while it
+    /// handles the message. Replaces a [`delay`](Self::delay) and a [`lock`](Self::lock).
     pub fn parked(mut self, lock: impl AsRef<[u8]>, at_most: Duration) -> Self {
         self.options.parked = true;
         self.lock(lock).parked_at_most(at_most)
     }
 
-    /// The latest that the message comes back if it is parked, by [`Lock::or_park`](crate::Lock::or_park), whose default is
-    /// 5 s. If its lock is taken then, the worker parks it again, for
+    /// Sets the longest wait of the message if it is parked by [`Lock::or_park`](crate::Lock::or_park), whose default
+    /// is 5 s. If its lock is taken then, the worker parks it again, for
     /// [`lock_back_off`](crate::queue::WorkerBuilder::lock_back_off).
     pub fn parked_at_most(mut self, at_most: Duration) -> Self {
         self.options.at_most = Some(at_most);
         self
     }
 
-    /// How often the message may be delivered before it is dead: 1 to [`Attempts::MAX`]. Default: that of the queue's
-    /// handle. With one attempt, a delivery whose reply is lost is the last: nobody saw the message, and it is dead.
+    /// Sets the most deliveries of the message; after them it is dead: 1 to [`Attempts::MAX`]. Default: that of the
+    /// queue's handle. With one attempt, a delivery whose reply is lost is the last: no receiver saw the message, and
+    /// it is dead.
     pub fn max_attempts(mut self, most: u32) -> Self {
         self.options.attempts = Some(most);
         self
     }
 
-    /// The same, with its value as bytes.
+    /// Returns the same message, with its value as bytes.
     pub(super) fn encoded(self, codec: &dyn Codec<T>) -> Encoded
     where
         T: 'static,
@@ -166,10 +171,10 @@ impl<'v, T> Message<'v, T> {
         Message { content: Content::Bytes(bytes), options: self.options }
     }
 
-    /// The same, parked behind this lock, for so long unless it says otherwise.
+    /// Returns the same message, parked behind this lock, for so long unless the message sets its own time.
     pub(super) fn parked_behind(mut self, lock: &LockName, at_most: Duration) -> Result<Self> {
         if self.options.lock.as_deref().is_some_and(|own| own != lock.as_bytes()) {
-            let text = "a message is parked behind the lock that it is handled under";
+            let text = "a message can only be parked behind the lock that it was pushed with";
             return Err(Error::new(ErrorKind::InvalidArgument, text));
         }
         let at_most = self.options.at_most.unwrap_or(at_most);
@@ -179,7 +184,7 @@ impl<'v, T> Message<'v, T> {
 }
 
 impl Encoded {
-    /// What a driver stores of it, checked.
+    /// Checks the message and converts it to the driver's form.
     pub(super) fn checked(self, caps: &QueueCapabilities, attempts: u32) -> Result<NewMessage> {
         let Self { content, options } = self;
         let bytes = match content {
@@ -215,7 +220,7 @@ impl Options {
             (Some(Time::After(delay)), None) => delay,
             (Some(Time::At(time)), None) => until_wall_clock(time),
             (None, Some(at_most)) if self.parked => at_most,
-            (None, Some(_)) => return refused("a message that is not parked has no bound to that"),
+            (None, Some(_)) => return refused("a maximum parking time needs a parked message"),
             (Some(_), Some(_)) => return refused("a message is either due at a time or parked behind a lock"),
         };
         let delay = Delay::new(span)?;
@@ -260,7 +265,7 @@ impl<'v, T> From<&'v T> for Message<'v, T> {
 }
 
 impl<T> Debug for Message<'_, T> {
-    /// Without what it says, which may be a secret.
+    /// Omits the value, which may be secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Message").field("options", &self.options).finish_non_exhaustive()
     }
@@ -268,32 +273,60 @@ impl<T> Debug for Message<'_, T> {
 
 // How values become payloads.
 
-/// Turns values into bytes and back. A queue has one; [`Json`] is what [`Client::queue`](crate::Client::queue) uses.
+/// A conversion of values to bytes and back. A queue has one; [`Client::queue`](crate::Client::queue) uses [`Json`].
 ///
-/// Bytes outlive programs: whatever `decode` once accepted should be accepted by later versions of it.
+/// Bytes outlive programs: later versions of a codec should accept all bytes that `decode` once accepted.
+///
+/// ```
+/// # use tenure_core as tenure;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> tenure::Result<()> {
+/// # let client = tenure::Client::new(tenure_memory::MemoryDriver::new());
+/// use tenure::{Error, ErrorKind, Result, queue::Codec};
+///
+/// #[derive(Debug)]
+/// struct Number;
+///
+/// impl Codec<u64> for Number {
+///     fn encode(&self, value: &u64) -> Result<Vec<u8>> {
+///         Ok(value.to_be_bytes().to_vec())
+///     }
+///
+///     fn decode(&self, bytes: &[u8]) -> Result<u64> {
+///         let refused = |_| Error::new(ErrorKind::Protocol, "not eight bytes");
+///         bytes.try_into().map(u64::from_be_bytes).map_err(refused)
+///     }
+/// }
+///
+/// let numbers = client.queue_with("numbers", Number)?;
+/// numbers.push(&7).await?;
+/// assert_eq!(Number.decode(&Number.encode(&7)?)?, 7);
+/// # Ok(())
+/// # }
+/// ```
 pub trait Codec<T>: Debug + Send + Sync + 'static {
-    /// The bytes of a value.
+    /// Encodes a value.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidArgument`] when the value has no bytes.
+    /// [`ErrorKind::InvalidArgument`] when the value cannot be encoded.
     fn encode(&self, value: &T) -> Result<Vec<u8>>;
 
-    /// The value of bytes.
+    /// Decodes a value.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Protocol`] when the bytes are not those of a value. The message can still be settled. A panic is
-    /// taken for this error.
+    /// [`ErrorKind::Protocol`] when the bytes are not those of a value. The message can still be settled. A panic
+    /// counts as this error.
     fn decode(&self, bytes: &[u8]) -> Result<T>;
 }
 
-/// The value of bytes. A codec that panics has not decoded them.
+/// Decodes a value. A codec that panics has not decoded it.
 pub(super) fn decode<T: 'static>(codec: &dyn Codec<T>, bytes: &[u8]) -> Result<T> {
     caught("the codec", || codec.decode(bytes))
 }
 
-/// Values that are bytes already.
+/// The codec of values that are already bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Bytes;
 
@@ -307,7 +340,7 @@ impl Codec<Vec<u8>> for Bytes {
     }
 }
 
-/// Text, in UTF-8.
+/// The codec of text, in UTF-8.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Text;
 
@@ -322,7 +355,7 @@ impl Codec<String> for Text {
     }
 }
 
-/// Any value that serde knows, as JSON.
+/// The codec of any serde value, as JSON.
 #[cfg(feature = "json")]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Json;

@@ -3,10 +3,34 @@
 //! | here | what |
 //! |---|---|
 //! | [`Queue`], [`Message`], [`Push`], [`PushMany`] | storing messages, and waiting for them |
-//! | [`Delivery`] | one message in hand: settle it, extend it, learn of its loss |
+//! | [`Delivery`] | one received message: settle it, extend it, watch for its loss |
 //! | [`Worker`] | handles messages for you |
-//! | [`Recurring`] | a message that comes again and again |
-//! | [`DeadLetters`] | messages that are delivered no more |
+//! | [`Recurring`] | a message that is delivered on a schedule |
+//! | [`DeadLetters`] | messages that are not delivered any more |
+//!
+//! ```
+//! # use tenure_core as tenure;
+//! # #[cfg(not(feature = "json"))]
+//! # fn main() {}
+//! # #[cfg(feature = "json")]
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! # async fn main() -> tenure::Result<()> {
+//! # let client = tenure::Client::new(tenure_memory::MemoryDriver::new());
+//! use std::time::Duration;
+//! use tenure::queue::Queue;
+//!
+//! let hour = Duration::from_secs(3600);
+//! let reminders: Queue<String> = client.queue("reminders")?;
+//! reminders.push(&"pay the bill".into()).delay(hour).id("bill/7").await?;
+//! assert!(reminders.try_receive().await?.is_none());
+//!
+//! // In any process: waits until the message is due.
+//! let delivery = reminders.receive().await?;
+//! assert_eq!(delivery.value().unwrap(), "pay the bill");
+//! delivery.ack().await?;
+//! # Ok(())
+//! # }
+//! ```
 
 mod admin;
 mod delivery;
@@ -22,7 +46,7 @@ mod worker;
 
 pub use crate::driver::{
     Cancelled, Cause, DeadCause, DeadLetter, DeadPage, DeadPlace, Flow, IfKnown, ListPlace, Listed, MessageInfo,
-    MessagePage, MessageState, Pushed, QueueCapabilities, QueueStats, Rescheduled, Settled, Settlement,
+    MessagePage, MessageState, Pushed, QueueCapabilities, QueueStats, Rescheduled, Rest, Settled, Settlement,
 };
 pub use crate::value::queue::{ConcurrencyKey, MessageId, Payload, QueueLimits, QueueName, Rate, Reason, Recurrence};
 pub use admin::DeadLetters;
@@ -36,7 +60,8 @@ pub use parking::OrPark;
 pub use push::{Push, PushMany, PushManyError};
 pub use recurring::{Ensured, Missed, OccurrenceEnd, Recurring};
 pub use worker::{
-    Ending, IntoOutcome, Jitter, Job, Outcome, RetryPolicy, Worker, WorkerBuilder, WorkerEvent, WorkerStats,
+    Ending, IntoOutcome, Jitter, Job, Outcome, RetryPolicy, Undecodable, Worker, WorkerBuilder, WorkerEvent,
+    WorkerStats,
 };
 
 pub(crate) use fetcher::Fetchers;
@@ -50,7 +75,7 @@ use crate::client::Client;
 use crate::value::error::Result;
 
 impl Client {
-    /// A handle on the delay queue of this name, with messages in JSON. Cheap; does no I/O.
+    /// Returns a handle on the delay queue of this name, with messages in JSON. Cheap; does no I/O.
     ///
     /// # Errors
     ///
@@ -64,7 +89,7 @@ impl Client {
         self.queue_with(name, Json)
     }
 
-    /// A handle on the delay queue of this name, with messages of bytes. Cheap; does no I/O.
+    /// Returns a handle on the delay queue of this name, with messages of bytes. Cheap; does no I/O.
     ///
     /// # Errors
     ///
@@ -73,7 +98,7 @@ impl Client {
         self.queue_with(name, Bytes)
     }
 
-    /// A handle on the delay queue of this name, with messages in a form of your own. Cheap; does no I/O.
+    /// Returns a handle on the delay queue of this name, with messages in your own format. Cheap; does no I/O.
     ///
     /// # Errors
     ///

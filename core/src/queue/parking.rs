@@ -1,4 +1,4 @@
-//! The queue as the waiting room of a lock.
+//! Parking: messages in a queue that wait for a lock.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,7 +19,7 @@ use crate::value::error::{ErrorKind, LockName, Result};
 use crate::value::queue::Delay;
 use crate::value::time::LeaseInstant;
 
-/// What became of a request that needed a lock.
+/// The result of a request that needed a lock.
 #[derive(Debug)]
 pub enum OrPark {
     /// The lock was free: do the work now.
@@ -28,21 +28,21 @@ pub enum OrPark {
     Parked(Pushed),
 }
 
-/// The latest that a parked message comes back, unless told otherwise.
+/// The default for the longest wait of a parked message.
 pub(crate) const PARKED_AT_MOST: Duration = Duration::from_secs(5);
 
 impl Lock {
-    /// Takes the lock if it is free; else stores the message, to be handled under this lock later: when its turn comes
-    /// (how, the driver declares as its [`Parking`](crate::driver::Parking)), and 5 s from now at the latest, or as it says
-    /// ([`Message::parked_at_most`]). For request handlers, which should not wait.
+    /// Takes the lock if it is free; otherwise stores the message, to be handled under this lock later: when its turn
+    /// comes (as the driver declares by its [`Parking`](crate::driver::Parking)), and 5 s from now at the latest, or
+    /// after the time set by [`Message::parked_at_most`]. For request handlers, which should not wait.
     ///
-    /// A [`Message`] with an id is parked once, however often the request is made; it is refused when it is due at a time, or
-    /// carries another lock.
+    /// A [`Message`] with an id is parked once, however often the request is made; it is refused when it is due at a
+    /// time, or carries another lock.
     ///
-    /// The message waits in the line of the lock as any other waiter, as long as this client lives. When its turn comes, the
-    /// lock is kept for it for 2 s ([`ClientBuilder::parked_turn`](crate::ClientBuilder::parked_turn)), and a worker of the
-    /// queue handles it under that hold. A message that comes back without a turn takes the lock if it is free; if not, it is
-    /// parked once more, without using up an attempt.
+    /// The message waits in the line of the lock as any other waiter, as long as this client lives. When its turn
+    /// comes, the lock is reserved for it for 2 s ([`ClientBuilder::parked_turn`](crate::ClientBuilder::parked_turn)),
+    /// and a worker of the queue handles it under that hold. A message that is delivered without a turn takes the lock
+    /// if it is free; if not, it is parked once more, without using up an attempt.
     ///
     /// # Errors
     ///
@@ -50,7 +50,7 @@ impl Lock {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves no lock behind; the message may be stored or not.
+    /// Dropping the future leaves no lock behind; the message may or may not be stored.
     pub async fn or_park<'v, T: 'static>(
         &self,
         queue: &Queue<T>,
@@ -59,19 +59,20 @@ impl Lock {
         let parked = message.into().encoded(&*queue.codec).parked_behind(self.name()?, PARKED_AT_MOST);
         let parked = parked
             .and_then(|message| message.checked(&queue.fetcher.remote.caps, queue.attempts))
-            .map_err(|error| queue.told(error, "push"))?;
+            .map_err(|error| queue.during(error, "push"))?;
         if let Some(guard) = self.try_acquire().await? {
             return Ok(OrPark::Acquired(guard));
         }
         queue.store(parked).await.map(OrPark::Parked)
     }
 
-    /// Takes the lock for a message: with the hold that the message brings along if it was parked behind this lock and its
-    /// turn has come, or as [`try_acquire`](Lock::try_acquire) does. For those who receive messages without a
+    /// Takes the lock for a message: with the hold that came with the message if it was parked behind this lock and its
+    /// turn has come, or as [`try_acquire`](Lock::try_acquire) does. For receivers without a
     /// [`Worker`](crate::queue::Worker), which does the same.
     ///
-    /// A hold that came along keeps its fence and its label, and is renewed to the ttl of this handle from now on. It can be
-    /// taken up once, from a delivery and a lock of the same client; it is given back if the delivery ends before that.
+    /// A hold that came with the message keeps its fence and its label, and is renewed to the ttl of this handle from
+    /// now on. It can be taken up once, from a delivery and a lock of the same client; it is released if the delivery
+    /// ends before that.
     ///
     /// # Errors
     ///
@@ -79,7 +80,7 @@ impl Lock {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves no lock behind, also not the one that the message brought along.
+    /// Dropping the future leaves no lock behind, including the one that came with the message.
     pub async fn try_acquire_for<T: 'static>(&self, delivery: &Delivery<T>) -> Result<Option<LockGuard>> {
         if let Some(turn) = delivery.claim().take_turn(self.shared(), self.name()?)
             && let Some(guard) = self.take_up(turn).await?
@@ -101,22 +102,22 @@ impl Lock {
 /// The pause after a failure.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// How long a lock that was granted is kept for receivers that are just between two messages.
+/// The time that a granted lock is kept for receivers between two messages.
 const BETWEEN: Duration = Duration::from_millis(50);
 
-/// How much longer than a message is parked its place in the line is kept: if its lock is still taken, it is parked again,
-/// and goes on waiting there.
+/// The extra time for which the place in the line of a parked message is kept: if its lock is still taken, it is parked
+/// again, and continues to wait there.
 const RETURNING: Duration = Duration::from_millis(500);
 
-/// The lines in which a client stands.
+/// The lines in which a client waits.
 #[derive(Debug, Default)]
 pub(crate) struct ParkedWatcher {
     lines: Mutex<Lines<Parked>>,
-    /// Told when somebody waits for messages, or is done with one.
+    /// Notified when a receiver begins to wait for messages, or settles one.
     room: Notify,
 }
 
-/// By lock, where the next parked message is announced.
+/// The announcement channel for the next parked message of each lock.
 #[derive(Debug)]
 struct Lines<T>(HashMap<LockName, UnboundedSender<T>>);
 
@@ -127,8 +128,8 @@ impl<T> Default for Lines<T> {
 }
 
 impl<T> Lines<T> {
-    /// Announces one to whoever stands in the line of this lock. If nobody does, the line begins with it, and those that
-    /// ended are forgotten.
+    /// Announces a message to the waiter in the line of this lock. If there is none, the line begins with it, and ended
+    /// lines are removed.
     fn join(&mut self, lock: &LockName, one: T) -> Option<(T, UnboundedReceiver<T>)> {
         let one = match self.0.get(lock) {
             Some(line) => line.send(one).err()?.0,
@@ -141,7 +142,7 @@ impl<T> Lines<T> {
     }
 }
 
-/// A message that is parked, and until when it may be.
+/// A parked message, and the end of its parking.
 #[derive(Debug)]
 struct Parked {
     fetcher: Arc<Fetcher>,
@@ -150,7 +151,7 @@ struct Parked {
 }
 
 impl Parked {
-    /// Whether there is somebody to handle it.
+    /// Returns true if a receiver can handle it.
     fn has_room(&self) -> bool {
         self.fetcher.has_room()
     }
@@ -178,21 +179,21 @@ struct Line {
 }
 
 impl Line {
-    /// Until when there is somebody in it, as far as is known; `None` when there is nobody.
+    /// Returns the latest end among the line's messages; `None` when the line is empty.
     fn until(&mut self) -> Option<LeaseInstant> {
         self.parked.extend(std::iter::from_fn(|| self.arriving.try_recv().ok()));
         self.parked.retain(|parked| !parked.until.remaining().is_zero());
         self.parked.iter().map(|parked| parked.until).max()
     }
 
-    /// Takes out the first whose message somebody can handle.
+    /// Removes the first message that a receiver can handle.
     fn next(&mut self) -> Option<Parked> {
         self.until()?;
         let at = self.parked.iter().position(Parked::has_room)?;
         self.parked.remove(at)
     }
 
-    /// Waits until there is somebody to handle one of the messages, also of those that arrive meanwhile.
+    /// Waits until a receiver can handle one of the messages, including those that arrive meanwhile.
     async fn has_room(&mut self, room: &Notify) {
         loop {
             let told = room.notified(); // before looking
@@ -207,7 +208,7 @@ impl Line {
     }
 }
 
-/// Stands in the line of a lock for as long as messages of the client are parked behind it.
+/// Waits in the line of a lock for as long as messages of the client are parked behind it.
 async fn attend(client: Arc<Fetcher>, lock: Lock, mut line: Line) {
     let room = client.room();
     loop {
@@ -232,7 +233,7 @@ async fn attend(client: Arc<Fetcher>, lock: Lock, mut line: Line) {
     }
 }
 
-/// Waits for the lock as long as there is somebody in the line; `None` when that has come to its end.
+/// Waits for the lock as long as the line has messages; returns `None` when the line ends.
 async fn granted(lock: &Lock, line: &mut Line, mut until: LeaseInstant) -> Option<Result<LockGuard>> {
     let granted = lock.acquire();
     tokio::pin!(granted);
@@ -245,7 +246,7 @@ async fn granted(lock: &Lock, line: &mut Line, mut until: LeaseInstant) -> Optio
     }
 }
 
-/// Gives the hold to the first message that waits for it and that somebody can handle; back to the lock if there is none.
+/// Gives the hold to the first waiting message that a receiver can handle; releases it if there is none.
 async fn give(guard: LockGuard, line: &mut Line, room: &Notify) {
     line.until();
     let _ = tokio::time::timeout(BETWEEN, line.has_room(room)).await;

@@ -14,11 +14,31 @@ use crate::telemetry;
 use crate::value::error::{Error, Result};
 use crate::value::time::LeaseInstant;
 
-/// A future that lasts as long as what it was made from.
+/// A boxed future that borrows from its source.
 type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// A message on its way into a queue; made by [`Queue::push`]. Awaiting it stores the message. The options are those of a
-/// [`Message`].
+/// A push of one message that has not been sent; made by [`Queue::push`]. Awaiting it stores the message. The options
+/// are those of a [`Message`].
+///
+/// ```
+/// # use tenure_core as tenure;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> tenure::Result<()> {
+/// # let client = tenure::Client::new(tenure_memory::MemoryDriver::new());
+/// # let reminders = client.queue_with("reminders", tenure::queue::Text)?;
+/// use std::time::Duration;
+/// use tenure::queue::Pushed;
+///
+/// let (text, hour) = ("pay the bill".to_owned(), Duration::from_secs(3600));
+/// let first = reminders.push(&text).delay(hour).id("bill/7").await?;
+/// assert!(matches!(first, Pushed::Stored(_)));
+///
+/// // The id makes it idempotent: after an error, push again.
+/// let again = reminders.push(&text).delay(hour).id("bill/7").await?;
+/// assert!(matches!(again, Pushed::Duplicate(_)));
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "a push does nothing until it is awaited"]
 pub struct Push<'a, T> {
     queue: &'a Queue<T>,
@@ -30,52 +50,52 @@ impl<'a, T: 'static> Push<'a, T> {
         Self { queue, message: message.encoded(&*queue.codec) }
     }
 
-    /// How long until the message is due: [`Message::delay`].
+    /// Sets the delay until the message is due: [`Message::delay`].
     pub fn delay(self, delay: Duration) -> Self {
         Self { message: self.message.delay(delay), ..self }
     }
 
-    /// When the message is due, by the wall clock of this machine: [`Message::at`].
+    /// Sets the time at which the message is due, by the wall clock of this machine: [`Message::at`].
     pub fn at(self, time: SystemTime) -> Self {
         Self { message: self.message.at(time), ..self }
     }
 
-    /// For how long after it is due the message may be delivered: [`Message::ttl`].
+    /// Sets the time after it is due in which the message may be delivered: [`Message::ttl`].
     pub fn ttl(self, ttl: Duration) -> Self {
         Self { message: self.message.ttl(ttl), ..self }
     }
 
-    /// A name for the message, which is stored once: [`Message::id`].
+    /// Sets the id of the message, which is stored once: [`Message::id`].
     pub fn id(self, id: impl AsRef<[u8]>) -> Self {
         Self { message: self.message.id(id), ..self }
     }
 
-    /// Takes the place of a message of the same id that waits: [`Message::replace`].
+    /// Replaces a waiting message of the same id: [`Message::replace`].
     pub fn replace(self) -> Self {
         Self { message: self.message.replace(), ..self }
     }
 
-    /// For how long the id stays known after the message was acknowledged: [`Message::dedup_window`].
+    /// Sets the time that the id stays known after the message was acknowledged: [`Message::dedup_window`].
     pub fn dedup_window(self, window: Duration) -> Self {
         Self { message: self.message.dedup_window(window), ..self }
     }
 
-    /// At most one message of this key is in flight at a time: [`Message::concurrency_key`].
+    /// Sets a concurrency key, of which at most one message is in flight at a time: [`Message::concurrency_key`].
     pub fn concurrency_key(self, key: impl AsRef<[u8]>) -> Self {
         Self { message: self.message.concurrency_key(key), ..self }
     }
 
-    /// The lock that a worker holds while it handles the message: [`Message::lock`].
+    /// Sets the lock that a worker holds while it handles the message: [`Message::lock`].
     pub fn lock(self, name: impl AsRef<[u8]>) -> Self {
         Self { message: self.message.lock(name), ..self }
     }
 
-    /// The message is due when its turn at the lock comes: [`Message::parked`].
+    /// Parks the message until its turn at the lock comes: [`Message::parked`].
     pub fn parked(self, lock: impl AsRef<[u8]>, at_most: Duration) -> Self {
         Self { message: self.message.parked(lock, at_most), ..self }
     }
 
-    /// How often the message may be delivered before it is dead: [`Message::max_attempts`].
+    /// Sets the most deliveries of the message; after them it is dead: [`Message::max_attempts`].
     pub fn max_attempts(self, most: u32) -> Self {
         Self { message: self.message.max_attempts(most), ..self }
     }
@@ -83,7 +103,7 @@ impl<'a, T: 'static> Push<'a, T> {
     async fn store(self) -> Result<Pushed> {
         let Self { queue, message } = self;
         let message =
-            message.checked(&queue.fetcher.remote.caps, queue.attempts).map_err(|error| queue.told(error, "push"))?;
+            message.checked(&queue.fetcher.remote.caps, queue.attempts).map_err(|error| queue.during(error, "push"))?;
         queue.store(message).await
     }
 }
@@ -96,13 +116,15 @@ impl<'a, T: 'static> IntoFuture for Push<'a, T> {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument) when the message is outside a limit, and [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported), before
-    /// anything is sent; [`ErrorKind::LimitReached`](crate::ErrorKind::LimitReached) when the queue is full; whatever the driver reports. After
-    /// [`ErrorKind::Indeterminate`](crate::ErrorKind::Indeterminate) the message may be stored or not: with an [`id`](Push::id), push again.
+    /// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument) when the message is outside a limit, and
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported), before anything is sent;
+    /// [`ErrorKind::LimitReached`](crate::ErrorKind::LimitReached) when the queue is full; otherwise the driver's
+    /// error. After [`ErrorKind::Indeterminate`](crate::ErrorKind::Indeterminate) the message may or may not be stored:
+    /// with an [`id`](Push::id), push again.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future may leave the message stored or not.
+    /// If the future is dropped, the message may or may not be stored.
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(self.store())
     }
@@ -114,18 +136,19 @@ impl<T: 'static> fmt::Debug for Push<'_, T> {
     }
 }
 
-/// Messages on their way into a queue; made by [`Queue::push_many`]. Awaiting it stores them.
+/// A push of many messages that has not been sent; made by [`Queue::push_many`]. Awaiting it stores them.
 #[must_use = "a push does nothing until it is awaited"]
 pub struct PushMany<'a, T> {
     queue: &'a Queue<T>,
     messages: Vec<Encoded>,
 }
 
-/// A push of many messages that failed. The first [`pushed`](Self::pushed) of them were answered, in requests before the one
-/// that failed.
+/// The error of a push of many messages. The first [`pushed`](Self::pushed) of them were answered, in requests before
+/// the one that failed.
 ///
-/// Of that one the [kind](Error::kind) of the error tells: after [`ErrorKind::Indeterminate`](crate::ErrorKind::Indeterminate) its messages are stored, all or
-/// none; after any other none is. Those of later requests were not sent. With [ids](Message::id) simply push all again.
+/// The [kind](Error::kind) of the error applies to the failed request: after
+/// [`ErrorKind::Indeterminate`](crate::ErrorKind::Indeterminate) its messages are stored, all or none; after any other
+/// kind none is. Those of later requests were not sent. With [ids](Message::id) simply push all again.
 #[derive(Clone, Debug)]
 pub struct PushManyError {
     pushed: Vec<Pushed>,
@@ -148,7 +171,7 @@ impl<'a, T: 'static> PushMany<'a, T> {
             .map(|message| message.checked(&queue.fetcher.remote.caps, queue.attempts))
             .collect::<Result<Vec<_>>>();
         let requests = checked.map(|messages| requests(messages, &queue.fetcher.remote.caps));
-        let requests = requests.map_err(|error| PushManyError::from(queue.told(error, "push")));
+        let requests = requests.map_err(|error| PushManyError::from(queue.during(error, "push")));
         for request in requests? {
             match queue.send(&request).await {
                 Ok(answers) => pushed.extend(answers),
@@ -159,7 +182,7 @@ impl<'a, T: 'static> PushMany<'a, T> {
     }
 }
 
-/// Splits messages into what one request takes.
+/// Splits messages into requests.
 fn requests(messages: Vec<NewMessage>, caps: &QueueCapabilities) -> Vec<Vec<NewMessage>> {
     let mut requests: Vec<Vec<NewMessage>> = Vec::new();
     let mut bytes = 0_usize;
@@ -187,11 +210,11 @@ impl<'a, T: 'static> IntoFuture for PushMany<'a, T> {
     ///
     /// # Errors
     ///
-    /// As for a single [`Push`]. What is outside a limit is refused before anything is sent.
+    /// As for a single [`Push`]. Messages outside a limit are refused before anything is sent.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future may leave the messages of some requests stored: the first ones.
+    /// If the future is dropped, the messages of some requests may be stored: the first ones.
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(self.store())
     }
@@ -204,13 +227,13 @@ impl<T: 'static> fmt::Debug for PushMany<'_, T> {
 }
 
 impl PushManyError {
-    /// What became of the messages of the requests before, the first of all: as many as were answered.
+    /// Returns the results of the messages of earlier requests, from the first on: as many as were answered.
     #[must_use]
     pub fn pushed(&self) -> &[Pushed] {
         &self.pushed
     }
 
-    /// Why the next request failed.
+    /// Returns the error of the next request.
     #[must_use]
     pub fn error(&self) -> &Error {
         &self.error
@@ -233,21 +256,21 @@ impl std::error::Error for PushManyError {
 }
 
 impl From<Error> for PushManyError {
-    /// Before anything was pushed.
+    /// Makes the error of a push that failed before anything was pushed.
     fn from(error: Error) -> Self {
         Self { pushed: Vec::new(), error }
     }
 }
 
 impl From<PushManyError> for Error {
-    /// Forgets what was pushed before.
+    /// Drops the results of the messages that were pushed before.
     fn from(failed: PushManyError) -> Self {
         failed.error
     }
 }
 
 impl<T: 'static> Queue<T> {
-    /// Stores a message, once the returned request is awaited.
+    /// Returns a request that stores a message once it is awaited.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -260,17 +283,18 @@ impl<T: 'static> Queue<T> {
         Push::new(self, Message::new(value))
     }
 
-    /// Stores a message of bytes, without the codec.
+    /// Returns a request that stores a message of bytes, without the codec.
     pub fn push_bytes(&self, bytes: impl Into<Vec<u8>>) -> Push<'_, T> {
         Push::new(self, Message::bytes(bytes))
     }
 
-    /// Stores messages, once the returned request is awaited: values, or [`Message`]s with options of their own.
+    /// Returns a request that stores messages once it is awaited: values, or [`Message`]s with their own options.
     ///
     /// They leave in order, one request after the other, each of [`batch`](QueueCapabilities::batch) messages and
-    /// [`request_bytes`](QueueCapabilities::request_bytes) bytes at most, so that they hold up nobody else. **Each request is
-    /// stored all or none**; when one fails, those before it are stored, and [`PushManyError`](crate::queue::PushManyError) says how
-    /// many. So up to a batch of small messages is stored all or none.
+    /// [`request_bytes`](QueueCapabilities::request_bytes) bytes at most, so that other requests are not delayed.
+    /// **Each request is stored all or none**; when one fails, those before it are stored, and
+    /// [`PushManyError`](crate::queue::PushManyError) has the number. So up to a batch of small messages is stored all
+    /// or none.
     pub fn push_many<'v, M>(&self, messages: impl IntoIterator<Item = M>) -> PushMany<'_, T>
     where
         M: Into<Message<'v, T>>,
@@ -284,7 +308,7 @@ impl<T: 'static> Queue<T> {
         self.send(&[message]).await.map(|mut answers| answers.swap_remove(0))
     }
 
-    /// Stores messages, all or none, and stands in line for those that are parked.
+    /// Stores messages, all or none, and waits for the locks of those that are parked.
     async fn send(&self, batch: &[NewMessage]) -> Result<Vec<Pushed>> {
         let since = LeaseInstant::now();
         let work = self.fetcher.pushes.push(batch);
@@ -293,7 +317,7 @@ impl<T: 'static> Queue<T> {
         let meters = &self.fetcher.remote.meters;
         let answers = answers.map_err(|error| {
             meters.unsent(error.kind(), batch.len());
-            self.told(error, "push")
+            self.during(error, "push")
         })?;
         for answer in &answers {
             meters.sent(match answer {

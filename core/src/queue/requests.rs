@@ -1,4 +1,4 @@
-//! Requests to one queue: what they have in common, and those of several callers that leave together.
+//! Requests to one queue: their common parts, and the batches of several callers.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -22,7 +22,7 @@ use crate::value::error::{Error, ErrorKind, Result};
 use crate::value::queue::QueueName;
 use crate::value::time::LeaseInstant;
 
-/// Who panicked, in errors.
+/// The panicking party, in error texts.
 pub(super) const DRIVER: &str = "the driver";
 
 /// A queue of the backend, as one client reaches it.
@@ -35,8 +35,8 @@ pub(super) struct RemoteQueue {
 }
 
 impl RemoteQueue {
-    /// Adds what is known of the circumstances to an error.
-    pub(super) fn told(&self, error: Error, operation: &'static str) -> Error {
+    /// Adds the operation and the queue to an error.
+    pub(super) fn during(&self, error: Error, operation: &'static str) -> Error {
         error.during(self.shared.driver(), operation, self.name.for_errors())
     }
 }
@@ -68,7 +68,7 @@ pub(super) fn ended() -> Error {
 pub(super) struct Extensions {
     remote: Arc<RemoteQueue>,
     waiting: Mutex<Wishes>,
-    /// Told when there is another first one.
+    /// Notified when there is another first one.
     sooner: Notify,
 }
 
@@ -76,11 +76,11 @@ pub(super) struct Extensions {
 struct Wishes {
     wanted: BTreeMap<Place, Wanted>,
     last: u64,
-    /// Whether there is a task, on whichever runtime.
+    /// True if there is a task, on any runtime.
     running: bool,
 }
 
-/// The latest time to leave, then the order in which they came.
+/// The latest time to leave, then the order of arrival.
 type Place = (Instant, u64);
 
 struct Wanted {
@@ -88,13 +88,13 @@ struct Wanted {
     reply: oneshot::Sender<Result<Confirmed>>,
 }
 
-/// What was answered to an extension, and before when it left.
+/// The answer to an extension, and the latest time at which it left.
 pub(super) struct Confirmed {
     pub(super) sent_at: LeaseInstant,
     pub(super) answer: Extended,
 }
 
-/// Takes an extension back whose caller goes away.
+/// Takes an extension back when the caller drops its future.
 struct Leaving<'a>(&'a Extensions, Place);
 
 impl Drop for Leaving<'_> {
@@ -167,7 +167,7 @@ impl Extensions {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes an extension; tells whether a task has to begin.
+    /// Notes an extension; returns true if a task has to begin.
     fn want(&self, wanted: Wanted, latest: Instant) -> (Place, bool) {
         let mut waiting = self.waiting();
         waiting.last += 1;
@@ -183,7 +183,7 @@ impl Extensions {
         self.waiting().wanted.first_key_value().map(|((latest, _), _)| *latest)
     }
 
-    /// All, if one has to leave now.
+    /// Takes all extensions, if one has to leave now.
     fn take_due(&self, now: Instant) -> Vec<Wanted> {
         match self.first() {
             Some(latest) if latest <= now => std::mem::take(&mut self.waiting().wanted).into_values().collect(),
@@ -191,7 +191,7 @@ impl Extensions {
         }
     }
 
-    /// Lets the task end if there is nothing to extend; decided while nothing can come.
+    /// Lets the task end if there is nothing to extend; decided while nothing can arrive.
     fn may_end(&self) -> bool {
         let mut waiting = self.waiting();
         waiting.running = !waiting.wanted.is_empty();
@@ -218,7 +218,8 @@ fn batches(mut wanted: Vec<Wanted>, most: usize) -> Vec<Vec<Wanted>> {
 pub(super) struct Pushes {
     remote: Arc<RemoteQueue>,
     on_their_way: AtomicUsize,
-    /// By the runtime of the callers. As long as there is an entry, there is a task that sends what it holds.
+    /// The gathered messages, by the runtime of the callers. As long as there is an entry, there is a task that sends
+    /// its messages.
     gathered: Mutex<HashMap<Id, Vec<Gathered>>>,
 }
 
@@ -228,12 +229,12 @@ struct Gathered {
     reply: oneshot::Sender<Result<Vec<Pushed>>>,
 }
 
-/// What leaves together.
+/// The messages that leave together.
 #[derive(Default)]
 struct Request {
     messages: Vec<NewMessage>,
     bytes: usize,
-    /// How many of the messages are whose, in order.
+    /// The number of messages of each caller, in order.
     callers: Vec<(usize, oneshot::Sender<Result<Vec<Pushed>>>)>,
 }
 
@@ -276,14 +277,14 @@ impl Pushes {
         answer.await.unwrap_or_else(|_| Err(ended()))
     }
 
-    /// One request.
+    /// Sends one request.
     async fn push_now(&self, messages: &[NewMessage]) -> Result<Vec<Pushed>> {
         let answers =
             bounded(self.remote.shared.config.op_timeout, self.remote.driver.push(&self.remote.name, messages)).await?;
         if answers.len() == messages.len() {
             return Ok(answers);
         }
-        let text = format!("a push of {} messages was answered with {}", messages.len(), answers.len());
+        let text = format!("a push of {} messages got {} answers", messages.len(), answers.len());
         Err(Error::new(ErrorKind::Protocol, text))
     }
 
@@ -315,7 +316,7 @@ impl Pushes {
         self.gathered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes a push; tells whether a task has to begin.
+    /// Notes a push; returns true if a task has to begin.
     fn gather(&self, runtime: Id, waiting: Gathered) -> bool {
         let mut gathered = self.gathered();
         let known = gathered.contains_key(&runtime);
@@ -323,7 +324,7 @@ impl Pushes {
         !known
     }
 
-    /// What has gathered and is still wanted. Whoever comes now begins a task again.
+    /// Takes the gathered messages that are still wanted. A later caller begins a task again.
     fn take(&self, runtime: Id) -> Vec<Gathered> {
         let mut waiting = self.gathered().remove(&runtime).unwrap_or_default();
         waiting.retain(|one| !one.reply.is_closed());
@@ -335,7 +336,7 @@ fn is_of_the_messages(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::LimitReached | ErrorKind::InvalidArgument)
 }
 
-/// In as few requests as they fit into, those of a caller together.
+/// Packs messages into as few requests as they fit into, those of a caller together.
 fn packed(all: Vec<Gathered>, caps: &QueueCapabilities) -> Vec<Request> {
     let mut requests: Vec<Request> = Vec::new();
     for Gathered { messages, reply } in all {
@@ -355,8 +356,8 @@ fn packed(all: Vec<Gathered>, caps: &QueueCapabilities) -> Vec<Request> {
     requests
 }
 
-/// Returns when the tasks of this worker that were ready have been run. Unlike a yield to the scheduler it waits in the queue
-/// of ready tasks, where another worker finds it if this one goes on to something long.
+/// Returns when the tasks of this worker that were ready have been run. Unlike a yield to the scheduler it waits in the
+/// queue of ready tasks, where another worker finds it if this one begins a long task.
 async fn ready_tasks_have_run() {
     let mut was_here = false;
     poll_fn(|context| {

@@ -1,4 +1,4 @@
-//! What can go wrong, and the names of the locks that an error is about.
+//! Errors: their kinds, their texts, and the names of the locks in them.
 
 use std::borrow::Cow;
 use std::error::Error as StdError;
@@ -8,11 +8,34 @@ use std::sync::Arc;
 /// Shorthand for results of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What kind of thing went wrong. Contention is not among them: it is a value.
+/// The kind of a failure. Contention is not among them: it is a value.
+///
+/// ```
+/// # use tenure_core as tenure;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> tenure::Result<()> {
+/// # let driver = tenure_memory::MemoryDriver::new();
+/// # let client = tenure::Client::new(driver.clone());
+/// use tenure::ErrorKind;
+///
+/// fn status(kind: ErrorKind) -> u16 {
+///     match kind {
+///         ErrorKind::TimedOut | ErrorKind::Lost => 409,
+///         // An outage is no conflict: the lock may be free.
+///         ErrorKind::Unavailable | ErrorKind::Indeterminate => 503,
+///         _ => 500,
+///     }
+/// }
+/// # driver.faults().outage();
+/// let error = client.lock("orders/42").try_acquire().await.unwrap_err();
+/// assert_eq!(status(error.kind()), 503);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The time given for waiting ran out. The lock was not taken; the place in the queue is given up.
+    /// The time limit for waiting passed. The lock was not taken; the place in the queue is given up.
     TimedOut,
     /// The lease ended before it was released: it expired, was taken away, or could not be renewed in time.
     Lost,
@@ -20,29 +43,29 @@ pub enum ErrorKind {
     NotHeld,
     /// The backend could not be reached or refused to work now; the request was **not** applied.
     Unavailable,
-    /// The request may or may not have been applied. Where it could have taken a lock, its undoing is scheduled.
+    /// The request may or may not have been applied. If it could have taken a lock, the client will undo it.
     Indeterminate,
-    /// The driver does not declare this ability. Nothing was sent.
+    /// The driver does not declare this capability. Nothing was sent.
     Unsupported,
     /// An argument is outside its stated limits. Nothing was sent.
     InvalidArgument,
     /// A cap was reached: waiters in a queue, holds of a client, depth of a re-entrant lock. Nothing was changed.
     LimitReached,
-    /// The backend is set up in a way that breaks the contract (it may evict locks, it is a replica, …).
+    /// The backend's configuration breaks the contract (it may evict locks, it is a replica, …).
     Misconfigured,
-    /// The credentials were refused, or a right is missing; the message names it.
+    /// The credentials were refused, or a permission is missing; the message names it.
     Denied,
     /// The client was closed.
     Closed,
-    /// The backend answered something that its protocol does not allow.
+    /// The backend's answer violates its protocol.
     Protocol,
-    /// What is stored is not what this library writes: a counter that is not a number, a record that cannot be read, a key of
-    /// another type. The message names the key and what is wrong with it; waiting does not help. Nothing was changed.
+    /// The stored data is not in this library's format: a counter that is not a number, a record that cannot be read, a
+    /// key of another type. The message names the key and the problem; waiting does not help. Nothing was changed.
     Damaged,
 }
 
 impl ErrorKind {
-    /// The kind in words, as `Display` of an [`Error`] begins with it.
+    /// Returns the kind in words, with which `Display` of an [`Error`] begins.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -69,14 +92,33 @@ impl fmt::Display for ErrorKind {
     }
 }
 
-/// A failed operation: its kind, what is known, and the cause.
+/// A failed operation: its kind, the known facts, and the cause.
 ///
-/// Programs act on [`Error::kind`] or the predicates; people read `Display`: `{}` is one sentence about this error, which
-/// a printer of chains goes on from, and `{:#}` the same with the causes, each of them once. `Debug` is that too, so that
-/// `main() -> Result<(), tenure::Error>` prints a sentence; `{:#?}` shows the parts.
+/// Programs act on [`Error::kind`] or the predicates; people read `Display`: `{}` is one sentence about this error, to
+/// which a printer of chains adds the causes, and `{:#}` includes the causes, each of them once. `Debug` is the same as
+/// `{:#}`, so that `main() -> Result<(), tenure::Error>` prints a sentence; `{:#?}` shows the parts.
 ///
-/// The cause is kept as [`source`](StdError::source) and can be downcast to the error of the client library underneath, where
-/// there is one. Clones share it. Control characters in what a server said are escaped, and what is very long is cut.
+/// The cause is kept as [`source`](StdError::source) and can be downcast to the error of the client library underneath,
+/// if there is one. Clones share it. Control characters in server texts are escaped, and very long texts are cut.
+///
+/// ```
+/// # use tenure_core as tenure;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> tenure::Result<()> {
+/// # let client = tenure::Client::new(tenure_memory::MemoryDriver::new());
+/// use std::time::Duration;
+///
+/// let lock = client.lock("orders/42");
+/// let guard = lock.acquire().await?;
+///
+/// let patience = Duration::from_millis(10);
+/// let error = lock.acquire_within(patience).await.unwrap_err();
+/// assert!(error.is_timed_out() && error.is_transient());
+/// assert_eq!(error.name(), Some(guard.name()));
+/// assert!(error.to_string().starts_with("timed out: "));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Error(Box<Inner>);
 
@@ -89,12 +131,12 @@ struct Inner {
     name: Option<LockName>,
     driver: Option<&'static str>,
     source: Option<Arc<dyn StdError + Send + Sync>>,
-    /// Whether the message tells what the source says.
+    /// True if the message includes the text of the source.
     told: bool,
 }
 
 impl Error {
-    /// An error of this kind. The message is a lowercase fragment without secrets and without a full stop.
+    /// Makes an error of this kind. The message is a lowercase fragment without secrets and without a full stop.
     #[must_use]
     pub fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
         Self(Box::new(Inner {
@@ -116,35 +158,35 @@ impl Error {
         self
     }
 
-    /// Adds a cause that is shared already.
+    /// Adds a cause that is already shared.
     #[must_use]
     pub fn with_shared_source(mut self, source: Arc<dyn StdError + Send + Sync>) -> Self {
         self.0.source = Some(source);
         self
     }
 
-    /// Adds a cause that the message tells already, in better words: `{:#}` and `Debug` leave its own out.
+    /// Adds a cause that the message already describes, in better words: `{:#}` and `Debug` leave its own text out.
     #[must_use]
     pub fn with_told_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         self.0.told = true;
         self.with_source(source)
     }
 
-    /// The same failure as one of another kind, since more is known about what it means.
+    /// Returns the same failure with another kind, when more is known about its meaning.
     #[must_use]
     pub fn with_kind(mut self, kind: ErrorKind) -> Self {
         self.0.kind = kind;
         self
     }
 
-    /// The same failure, with the place where it happened before its message.
+    /// Returns the same failure, with the place where it happened before its message.
     #[must_use]
     pub fn at(mut self, place: impl fmt::Display) -> Self {
         self.0.message = one_line(format!("{place}: {}", self.0.message).into(), LONGEST_MESSAGE);
         self
     }
 
-    /// The same failure for another operation, of which [`during`](Self::during) is told next.
+    /// Returns a copy without operation and name, for use with [`during`](Self::during).
     #[must_use]
     pub fn again(&self) -> Self {
         let mut again = self.clone();
@@ -152,7 +194,7 @@ impl Error {
         again
     }
 
-    /// Adds which driver and operation failed, and on which lock; what is already known stays.
+    /// Adds the driver, the operation and the lock; context that is already set stays.
     #[must_use]
     pub fn during(mut self, driver: &'static str, operation: &'static str, name: &LockName) -> Self {
         self.0.driver.get_or_insert(driver);
@@ -161,15 +203,16 @@ impl Error {
         self
     }
 
-    /// Says that the backend had begun to apply the request when this came in between: part of it may stand, whatever
-    /// errors of this kind promise otherwise.
+    /// Adds that the failure came after the backend had begun to apply the request: part of it may be applied,
+    /// regardless of the other promises of this kind.
     #[must_use]
     pub fn half_way(mut self) -> Self {
         self.0.half_way = true;
         self
     }
 
-    /// Whether this promises that the request was not applied and never will be, so that there is nothing to undo.
+    /// Returns true if the kind promises that the request was not applied and never will be, so that there is nothing
+    /// to undo.
     #[must_use]
     pub fn was_not_applied(&self) -> bool {
         use ErrorKind as Kind;
@@ -180,43 +223,43 @@ impl Error {
         }
     }
 
-    /// What kind of thing went wrong.
+    /// Returns the kind of the failure.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// What was wrong, in words, without the context that `Display` adds and without the cause.
+    /// Returns the problem, in words, without the context that `Display` adds and without the cause.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// What was wrong and why: the message and the words of its causes, each once, on one line.
+    /// Returns the problem and its reason: the message and the texts of its causes, each once, on one line.
     #[must_use]
     pub fn reason(&self) -> String {
         reason(self.message(), self.source().filter(|_| !self.0.told))
     }
 
-    /// The lock that the operation was about.
+    /// Returns the lock of the operation.
     #[must_use]
     pub fn name(&self) -> Option<&LockName> {
         self.0.name.as_ref()
     }
 
-    /// Whether the lease is gone: [`ErrorKind::Lost`] or [`ErrorKind::NotHeld`].
+    /// Returns true if the lease is gone: [`ErrorKind::Lost`] or [`ErrorKind::NotHeld`].
     #[must_use]
     pub fn is_lost(&self) -> bool {
         matches!(self.kind(), ErrorKind::Lost | ErrorKind::NotHeld)
     }
 
-    /// Whether the time for waiting ran out.
+    /// Returns true if the time limit for waiting passed.
     #[must_use]
     pub fn is_timed_out(&self) -> bool {
         self.kind() == ErrorKind::TimedOut
     }
 
-    /// Whether the same call may succeed later without anything being changed by a person.
+    /// Returns true if the same call may succeed later without any change by a person.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         matches!(self.kind(), ErrorKind::Unavailable | ErrorKind::Indeterminate | ErrorKind::TimedOut)
@@ -269,10 +312,10 @@ impl StdError for Error {
 
 /// The most bytes of a message; one names each node of a quorum.
 const LONGEST_MESSAGE: usize = 4_000;
-/// The most bytes of a cause, which somebody else words.
+/// The most bytes of a cause, whose text comes from elsewhere.
 const LONGEST_CAUSE: usize = 500;
 
-/// The words of an error and of its causes on one line; what was said already is not repeated.
+/// Returns the texts of an error and of its causes on one line, without repetitions.
 #[must_use]
 pub fn reason(message: &str, source: Option<&(dyn StdError + 'static)>) -> String {
     let mut text = message.to_owned();
@@ -291,7 +334,7 @@ fn causes<'a>(first: Option<&'a (dyn StdError + 'static)>) -> impl Iterator<Item
     std::iter::successors(first, |error: &&'a (dyn StdError + 'static)| (*error).source())
 }
 
-/// Escapes what would end a line or command a terminal, and cuts what is longer than `most`.
+/// Escapes characters that would end a line or control a terminal, and cuts the text to `most` bytes.
 #[must_use]
 pub fn one_line(text: Cow<'static, str>, most: usize) -> Cow<'static, str> {
     if text.len() <= most && !text.contains(char::is_control) {
@@ -313,13 +356,14 @@ pub fn one_line(text: Cow<'static, str>, most: usize) -> Cow<'static, str> {
 
 // Names of locks, which errors tell.
 
-/// The name of a lock: 1 to [`LockName::MAX_LEN`] bytes, any bytes. What may be longer is [hashed](LockName::hashed).
+/// The name of a lock: 1 to [`LockName::MAX_LEN`] bytes, any bytes. Use [`hashed`](LockName::hashed) for longer names.
 ///
-/// Names are compared byte by byte; there is no normalisation, and no byte has a meaning of its own. Drivers encode
-/// what their backend would misread (`{`, `}`, `%`, control bytes), so two different names never meet.
+/// Names are compared byte by byte; there is no normalisation, and no byte has a special meaning. Drivers encode bytes
+/// that their backend would misread (`{`, `}`, `%`, control bytes), so two different names never collide.
 ///
 /// ```
-/// use tenure_core::LockName;
+/// # use tenure_core as tenure;
+/// use tenure::LockName;
 ///
 /// let name = LockName::new("orders/{42}")?;
 /// assert_eq!(name.as_bytes(), b"orders/{42}");
@@ -350,19 +394,21 @@ impl LockName {
         Ok(Self(bytes.into()))
     }
 
-    /// The name that stands for one of any length: `prefix`, and the SHA-256 of `long` as 64 lowercase hexadecimal digits.
+    /// Makes a name from input of any length: `prefix`, and the SHA-256 of `long` as 64 lowercase hexadecimal digits.
     ///
-    /// For names made of what others write (URLs, paths, queries), which may be longer than [`LockName::MAX_LEN`]. The form
-    /// does not depend on the length of `long` and will not change, so that other programs and languages can make the same
-    /// name. In a shell: `printf 'page/%s' "$(printf %s "$url" | sha256sum | cut -c 1-64)"`.
+    /// For names made of external input (URLs, paths, queries), which may be longer than [`LockName::MAX_LEN`]. The
+    /// form does not depend on the length of `long` and will not change, so that other programs and languages can make
+    /// the same name. In a shell: `printf 'page/%s' "$(printf %s "$url" | sha256sum | cut -c 1-64)"`.
     ///
-    /// Two names that differ only in `long` are one lock if their hashes collide. No two inputs of SHA-256 are known that
-    /// do, nor a way to find any, also for somebody who chooses both. If it happened, one holder would wait for the other without
-    /// need; nothing would be held twice. Names with different prefixes never meet, since the hash always has the same
-    /// length. A name from [`LockName::new`] that looks the same is the same: keep the prefix for hashed names.
+    /// Two names that differ only in `long` are one lock if their hashes collide. No collision of SHA-256 is known, nor
+    /// a way to find one, even if an attacker chooses both inputs. If it happened, one holder would wait for the
+    /// other without need; nothing would be held twice. Names with different prefixes never collide, since the hash
+    /// always has the same length. A name from [`LockName::new`] with the same bytes is the same name: keep the prefix
+    /// for hashed names.
     ///
     /// ```
-    /// use tenure_core::LockName;
+    /// # use tenure_core as tenure;
+    /// use tenure::LockName;
     ///
     /// let url = format!("https://example.com/?q={}", "x".repeat(2_000));
     /// let name = LockName::hashed("page/", url)?;
@@ -372,7 +418,7 @@ impl LockName {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidArgument`] when the prefix is longer than 448 bytes, so that the hash does not fit behind it.
+    /// [`ErrorKind::InvalidArgument`] when the prefix is longer than 448 bytes, so that the hash does not fit after it.
     pub fn hashed(prefix: impl AsRef<[u8]>, long: impl AsRef<[u8]>) -> Result<Self> {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
         let mut name = prefix.as_ref().to_vec();
@@ -387,14 +433,14 @@ impl LockName {
         Self::new(name)
     }
 
-    /// The bytes of the name.
+    /// Returns the bytes of the name.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 }
 
-/// So that a name can be given where the bytes of one are asked for.
+/// Lets a name be passed where bytes of a name are accepted.
 impl AsRef<[u8]> for LockName {
     fn as_ref(&self) -> &[u8] {
         &self.0
@@ -402,7 +448,7 @@ impl AsRef<[u8]> for LockName {
 }
 
 impl fmt::Display for LockName {
-    /// Printable ASCII as it is, every other byte as `\xNN`, so that a name cannot break a log line.
+    /// Prints printable ASCII as it is, every other byte as `\xNN`, so that a name cannot break a log line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0.escape_ascii())
     }
@@ -414,9 +460,9 @@ impl fmt::Debug for LockName {
     }
 }
 
-/// A note that a holder leaves for operators: who it is, why it holds. 0 to [`Label::MAX_LEN`] bytes of UTF-8.
+/// A holder's note for operators, such as its identity and purpose. 0 to [`Label::MAX_LEN`] bytes of UTF-8.
 ///
-/// A label is visible to everybody who can inspect the lock. Do not put secrets into it.
+/// A label is visible to every client that can inspect the lock. Do not put secrets into it.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Label(Arc<str>);
 
@@ -438,7 +484,7 @@ impl Label {
         Ok(Self(text.into()))
     }
 
-    /// The text of the label.
+    /// Returns the text of the label.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -481,7 +527,7 @@ mod tests {
         assert!(error.is_transient() && !error.is_lost());
     }
 
-    /// As the printers of error reports do it.
+    /// Collects the texts as printers of error reports do.
     fn chain(error: &dyn StdError) -> Vec<String> {
         std::iter::once(error.to_string()).chain(causes(error.source()).map(ToString::to_string)).collect()
     }

@@ -1,4 +1,4 @@
-//! What is said of queues and messages, as types that cannot be wrong: names, and sizes and spans.
+//! Types for queues and messages that cannot hold illegal values: names, sizes and spans.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -9,7 +9,7 @@ use crate::value::error::{Error, ErrorKind, LockName, Result};
 
 /// The name of a queue: 1 to [`QueueName::MAX_LEN`] bytes, any bytes. Compared byte by byte.
 ///
-/// Queues and locks live apart: the same name can be both.
+/// Queues and locks have separate names: the same name can be both.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QueueName(LockName);
 
@@ -27,20 +27,20 @@ impl QueueName {
         Ok(Self(LockName::new(bytes)?))
     }
 
-    /// The bytes of the name.
+    /// Returns the bytes of the name.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         self.0.as_bytes()
     }
 
-    /// The name as errors carry it.
+    /// Returns the name in the form that errors hold.
     pub(crate) fn for_errors(&self) -> &LockName {
         &self.0
     }
 }
 
 impl fmt::Display for QueueName {
-    /// Printable ASCII as it is, every other byte as `\xNN`, so that a name cannot break a log line.
+    /// Prints printable ASCII as it is, every other byte as `\xNN`, so that a name cannot break a log line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
@@ -52,9 +52,9 @@ impl fmt::Debug for QueueName {
     }
 }
 
-/// By what a message is known within its queue: a number that the backend gave, or a name that the caller chose.
+/// The id of a message within its queue: a number that the backend assigned, or a name that the caller chose.
 ///
-/// A name makes a push idempotent: pushing the same name again stores nothing and says so.
+/// A name makes a push idempotent: pushing the same name again stores nothing and returns `Duplicate`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MessageId(Id);
 
@@ -68,7 +68,7 @@ impl MessageId {
     /// The longest name of a message, in bytes.
     pub const MAX_LEN: usize = 128;
 
-    /// A name chosen by the caller.
+    /// Makes an id of a name chosen by the caller.
     ///
     /// # Errors
     ///
@@ -77,13 +77,13 @@ impl MessageId {
         Ok(Self(Id::Named(checked("the id of a message", name.as_ref(), Self::MAX_LEN)?.into())))
     }
 
-    /// A number given by the backend.
+    /// Makes an id of a number assigned by the backend.
     #[must_use]
     pub const fn assigned(number: u64) -> Self {
         Self(Id::Assigned(number))
     }
 
-    /// The caller's name, if it is one.
+    /// Returns the caller's name, if it is one.
     #[must_use]
     pub fn as_name(&self) -> Option<&[u8]> {
         match &self.0 {
@@ -92,7 +92,7 @@ impl MessageId {
         }
     }
 
-    /// The backend's number, if it is one.
+    /// Returns the backend's number, if it is one.
     #[must_use]
     pub const fn as_number(&self) -> Option<u64> {
         match &self.0 {
@@ -117,8 +117,8 @@ impl fmt::Debug for MessageId {
     }
 }
 
-/// What messages have in common that must not be worked on at the same time: at most one message of a key is in
-/// flight within its queue.
+/// A key of messages that must not be handled at the same time: at most one message of a key is in flight within its
+/// queue.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConcurrencyKey(Arc<[u8]>);
 
@@ -135,7 +135,7 @@ impl ConcurrencyKey {
         Ok(Self(checked("a concurrency key", key.as_ref(), Self::MAX_LEN)?.into()))
     }
 
-    /// The bytes of the key.
+    /// Returns the bytes of the key.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
@@ -148,9 +148,10 @@ impl fmt::Debug for ConcurrencyKey {
     }
 }
 
-/// Why the handling of a message failed, in words, kept with the message. 0 to [`Reason::MAX_LEN`] bytes of UTF-8.
+/// The reason why the handling of a message failed, in words, kept with the message. 0 to [`Reason::MAX_LEN`] bytes of
+/// UTF-8.
 ///
-/// Visible to everybody who can look at the queue. Do not put secrets into it.
+/// Visible to every client that can inspect the queue. Do not put secrets into it.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Reason(Arc<str>);
 
@@ -172,7 +173,7 @@ impl Reason {
         Ok(Self(text.into()))
     }
 
-    /// The beginning of `text`, as much as fits: for messages of errors, whose length nobody controls.
+    /// Makes a reason of the beginning of `text`, as much as fits: for error texts, whose length is not limited.
     #[must_use]
     pub fn beginning_of(text: &str) -> Self {
         let mut end = text.len().min(Self::MAX_LEN);
@@ -182,14 +183,14 @@ impl Reason {
         Self(text[..end].into())
     }
 
-    /// The reason of a message that is dead because the lease of its last delivery ended: its consumer crashed, hung, or
-    /// lost the answer.
+    /// Returns the reason of a message that is dead because the lease of its last delivery ended: its consumer crashed,
+    /// hung, or lost the answer.
     #[must_use]
     pub fn lease_ended() -> Self {
         Self("the lease of its last delivery ended".into())
     }
 
-    /// The text.
+    /// Returns the text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -208,7 +209,7 @@ impl fmt::Debug for Reason {
     }
 }
 
-/// On which schedule a message comes again, as the client writes it; drivers keep it as it is. 1 to
+/// The schedule of a recurring message, in the client's text form; drivers keep it as it is. 1 to
 /// [`Recurrence::MAX_LEN`] bytes of UTF-8.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Recurrence(Arc<str>);
@@ -228,7 +229,7 @@ impl Recurrence {
         Ok(Self(text.into()))
     }
 
-    /// The text.
+    /// Returns the text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -254,7 +255,7 @@ fn checked<'a>(what: &str, bytes: &'a [u8], most: usize) -> Result<&'a [u8]> {
 
 // Sizes and spans.
 
-/// What a message carries: 0 to [`Payload::MAX_LEN`] bytes, any bytes, kept exactly. Clones share the bytes.
+/// The content of a message: 0 to [`Payload::MAX_LEN`] bytes, any bytes, kept exactly. Clones share the bytes.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Payload(Arc<[u8]>);
 
@@ -262,7 +263,7 @@ impl Payload {
     /// The longest payload of any driver, in bytes: 1 MiB. Drivers declare their own cap, usually
     /// [`Payload::DEFAULT_CAP`].
     pub const MAX_LEN: usize = 1024 * 1024;
-    /// The cap that drivers use unless they say otherwise, in bytes: 256 KiB.
+    /// The default cap of drivers, in bytes: 256 KiB.
     pub const DEFAULT_CAP: usize = 256 * 1024;
 
     /// Checks the length of `bytes`.
@@ -279,19 +280,19 @@ impl Payload {
         Ok(Self(bytes))
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// How many bytes.
+    /// Returns the number of bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -299,13 +300,13 @@ impl Payload {
 }
 
 impl fmt::Debug for Payload {
-    /// The length only: a payload may be a secret.
+    /// Prints the length only: a payload may be secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Payload({} bytes)", self.len())
     }
 }
 
-/// How long until a message is due, counted by the backend from when it accepts the request: zero to [`Delay::MAX`].
+/// The time until a message is due, counted by the backend from when it accepts the request: zero to [`Delay::MAX`].
 ///
 /// Kept in whole microseconds; a fraction is rounded up, so that a message is never early.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -330,13 +331,13 @@ impl Delay {
         Ok(Self(Duration::from_micros(delay.as_nanos().div_ceil(1_000) as u64)))
     }
 
-    /// The length.
+    /// Returns the length.
     #[must_use]
     pub const fn get(self) -> Duration {
         self.0
     }
 
-    /// The length in microseconds.
+    /// Returns the length in microseconds.
     #[must_use]
     pub const fn as_micros(self) -> u64 {
         self.0.as_micros() as u64
@@ -349,7 +350,7 @@ impl fmt::Debug for Delay {
     }
 }
 
-/// For how long a delivered message is hidden from others: [`Lease::MIN`] to [`Lease::MAX`], whole milliseconds.
+/// The time that a delivered message is hidden from others: [`Lease::MIN`] to [`Lease::MAX`], whole milliseconds.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lease(Duration);
 
@@ -358,7 +359,7 @@ impl Lease {
     pub const MIN: Duration = Duration::from_millis(10);
     /// The longest lease: 24 hours. Longer work extends it.
     pub const MAX: Duration = Duration::from_secs(86_400);
-    /// What a queue uses unless told otherwise: 30 s.
+    /// The default lease of a queue: 30 s.
     pub const DEFAULT: Self = Self(Duration::from_secs(30));
 
     /// Checks `lease`.
@@ -379,13 +380,13 @@ impl Lease {
         Ok(Self(lease))
     }
 
-    /// The length.
+    /// Returns the length.
     #[must_use]
     pub const fn get(self) -> Duration {
         self.0
     }
 
-    /// The length in microseconds.
+    /// Returns the length in microseconds.
     #[must_use]
     pub const fn as_micros(self) -> u64 {
         self.0.as_micros() as u64
@@ -404,14 +405,14 @@ impl fmt::Debug for Lease {
     }
 }
 
-/// How often a message may be delivered before it is dead: 1 to [`Attempts::MAX`].
+/// The most deliveries of a message before it is dead: 1 to [`Attempts::MAX`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Attempts(u32);
 
 impl Attempts {
-    /// The most: 10,000.
+    /// The greatest count: 10,000.
     pub const MAX: u32 = 10_000;
-    /// What a message uses unless told otherwise: 10.
+    /// The default of a message: 10.
     pub const DEFAULT: Self = Self(10);
 
     /// Checks `count`.
@@ -427,7 +428,7 @@ impl Attempts {
         Ok(Self(count))
     }
 
-    /// The count.
+    /// Returns the count.
     #[must_use]
     pub const fn get(self) -> u32 {
         self.0
@@ -452,9 +453,11 @@ impl fmt::Debug for Attempts {
 ///
 /// ```
 /// # use std::time::Duration;
-/// use tenure_core::queue::{QueueLimits, Rate};
+/// # use tenure_core as tenure;
+/// use tenure::queue::{QueueLimits, Rate};
 ///
-/// let limits = QueueLimits::none().in_flight(10)?.rate(Rate::new(100, Duration::from_secs(1))?);
+/// let per_second = Rate::new(100, Duration::from_secs(1))?;
+/// let limits = QueueLimits::none().in_flight(10)?.rate(per_second);
 /// # Ok::<(), tenure_core::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -470,36 +473,36 @@ impl QueueLimits {
         Self { in_flight: None, rate: None }
     }
 
-    /// At most so many messages are in flight at a time.
+    /// Limits the messages in flight to at most so many at a time.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidArgument`] when `most` is zero: pausing a queue is another thing.
+    /// [`ErrorKind::InvalidArgument`] when `most` is zero: to stop deliveries, pause the queue.
     pub fn in_flight(mut self, most: u32) -> Result<Self> {
         self.in_flight = Some(at_least_one(most, "messages in flight")?);
         Ok(self)
     }
 
-    /// Deliveries come no faster than this.
+    /// Limits the rate of deliveries.
     #[must_use]
     pub const fn rate(mut self, rate: Rate) -> Self {
         self.rate = Some(rate);
         self
     }
 
-    /// The most messages in flight, if that is limited.
+    /// Returns the most messages in flight, if that is limited.
     #[must_use]
     pub const fn max_in_flight(&self) -> Option<NonZeroU32> {
         self.in_flight
     }
 
-    /// How fast deliveries may come, if that is limited.
+    /// Returns the greatest rate of deliveries, if that is limited.
     #[must_use]
     pub const fn max_rate(&self) -> Option<Rate> {
         self.rate
     }
 
-    /// Whether nothing is limited.
+    /// Returns true if nothing is limited.
     #[must_use]
     pub const fn is_none(&self) -> bool {
         self.in_flight.is_none() && self.rate.is_none()
@@ -508,8 +511,8 @@ impl QueueLimits {
 
 /// At most `deliveries` in each `per`: a bucket of `deliveries` tokens, refilled evenly, from which each delivery takes one.
 ///
-/// After an idle time the bucket is full, so `deliveries` may come at once, and up to twice as many within one `per`. Over a long
-/// time the rate is kept.
+/// After an idle time the bucket is full, so `deliveries` may follow at once, and up to twice as many within one `per`.
+/// Over a long time the rate is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     deliveries: NonZeroU32,
@@ -517,11 +520,11 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// The most deliveries in a time: a million.
+    /// The most deliveries in one `per`: a million.
     pub const MAX_DELIVERIES: u32 = 1_000_000;
-    /// The shortest time: 1 ms.
+    /// The shortest `per`: 1 ms.
     pub const MIN_TIME: Duration = Duration::from_millis(1);
-    /// The longest time: a day.
+    /// The longest `per`: a day.
     pub const MAX_TIME: Duration = Duration::from_secs(86_400);
 
     /// Checks the two. `per` is kept in whole microseconds.
@@ -529,7 +532,7 @@ impl Rate {
     /// # Errors
     ///
     /// [`ErrorKind::InvalidArgument`] when `deliveries` is outside 1 to [`Rate::MAX_DELIVERIES`], or `per` outside
-    /// [`Rate::MIN_TIME`] to [`Rate::MAX_TIME`], or a delivery would come more often than once a microsecond.
+    /// [`Rate::MIN_TIME`] to [`Rate::MAX_TIME`], or the rate is more than one delivery per microsecond.
     pub fn new(deliveries: u32, per: Duration) -> Result<Self> {
         let checked = at_least_one(deliveries, "deliveries")?;
         let micros = per.as_micros();
@@ -547,19 +550,19 @@ impl Rate {
         Ok(Self { deliveries: checked, per: Duration::from_micros(micros as u64) })
     }
 
-    /// How many deliveries.
+    /// Returns the number of deliveries.
     #[must_use]
     pub const fn deliveries(&self) -> NonZeroU32 {
         self.deliveries
     }
 
-    /// In which time.
+    /// Returns the time in which they may happen.
     #[must_use]
     pub const fn per(&self) -> Duration {
         self.per
     }
 
-    /// From one token to the next: whole microseconds, rounded up, so that never more is handed out than said.
+    /// Returns the time from one token to the next: whole microseconds, rounded up, so that the rate is never exceeded.
     #[must_use]
     pub const fn interval(&self) -> Duration {
         Duration::from_micros((self.per.as_micros() as u64).div_ceil(self.deliveries.get() as u64))

@@ -1,9 +1,9 @@
-//! Time: the clock that leases are read on, how long a lease lasts, and the part of it that a holder may believe in.
+//! Time: the clock of leases, the length of a lease, and the part of it that a holder may rely on.
 //!
-//! The clock is the one place where time comes from: monotonic, pausable in tests, and not stopped by suspend. Timers are tokio's, so
-//! a paused runtime makes everything deterministic. Tokio's clock stands still while the machine is suspended, though, and a
-//! lease does not: on Linux and Android the time spent in suspend (`CLOCK_BOOTTIME − CLOCK_MONOTONIC`) is added. Elsewhere a
-//! suspended machine sees its leases end late; fencing tokens protect the resource all the same.
+//! The clock is the only source of time: monotonic, pausable in tests, and not stopped by suspend. Timers are tokio's,
+//! so a paused runtime makes everything deterministic. But tokio's clock pauses while the machine is suspended, and a
+//! lease does not: on Linux and Android the time spent in suspend (`CLOCK_BOOTTIME − CLOCK_MONOTONIC`) is added.
+//! Elsewhere a suspended machine notices the end of its leases late; fencing tokens protect the resource nevertheless.
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -21,7 +21,7 @@ use crate::value::error::{Error, ErrorKind, Result};
 pub struct LeaseInstant(NonZeroU64); // nanoseconds: enough for 584 years, and half of a Duration
 
 impl LeaseInstant {
-    /// A reading that is never later than the true time: for the moment *before* a request leaves.
+    /// Takes a reading that is never later than the true time: for the moment *before* a request leaves.
     #[must_use]
     pub fn before_send() -> Self {
         let boot = suspend::since_boot();
@@ -29,7 +29,7 @@ impl LeaseInstant {
         Self::at(since_start(awake) + suspend::at_least(boot, awake))
     }
 
-    /// A reading that is never earlier than the true time: for asking whether a lease has ended.
+    /// Takes a reading that is never earlier than the true time: to check if a lease has ended.
     #[must_use]
     pub fn now() -> Self {
         let awake = Instant::now().into_std();
@@ -37,31 +37,31 @@ impl LeaseInstant {
         Self::at(since_start(awake) + suspend::at_most(boot, awake))
     }
 
-    /// The instant `span` later; saturates at the far future.
+    /// Returns the instant `span` later; saturates at the far future.
     #[must_use]
     pub fn after(self, span: Duration) -> Self {
         let span = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
         Self(self.0.saturating_add(span))
     }
 
-    /// How long after `earlier` this instant is; zero if it is not after it.
+    /// Returns the time from `earlier` to this instant; zero if it is not after it.
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.get().saturating_sub(earlier.0.get()))
     }
 
-    /// How long from now until this instant; zero if it has passed.
+    /// Returns the time from now until this instant; zero if it has passed.
     #[must_use]
     pub fn remaining(self) -> Duration {
         self.since(Self::now())
     }
 
-    /// The number of whole milliseconds before this instant.
+    /// Returns the number of whole milliseconds before this instant.
     pub(crate) fn millis(self) -> u64 {
         self.0.get() / 1_000_000
     }
 
-    /// The instant before which there are so many milliseconds.
+    /// Returns the instant after so many milliseconds.
     pub(crate) fn at_millis(millis: u64) -> Self {
         Self::at(Duration::from_millis(millis))
     }
@@ -82,7 +82,7 @@ impl LeaseInstant {
     }
 }
 
-/// Time since the first call, on tokio's clock.
+/// Returns the time since the first call, on tokio's clock.
 fn since_start(now: std::time::Instant) -> Duration {
     static START: OnceLock<std::time::Instant> = OnceLock::new();
     // A paused runtime may start its clock before ours; a day of headroom keeps the difference positive.
@@ -101,10 +101,10 @@ mod suspend {
 
     use rustix::time::{ClockId, Timespec, clock_gettime};
 
-    /// Shorter suspends are not told from the noise of reading two clocks. The safety margin of every lease covers it.
+    /// The longest suspend that is within the noise of reading two clocks. The safety margin of every lease covers it.
     const NOISE: Duration = Duration::from_millis(1);
 
-    /// Time spent in suspend since boot lies between the two.
+    /// A lower and an upper bound of the time spent in suspend since boot.
     #[derive(Clone, Copy)]
     struct Bounds {
         least: Duration,
@@ -115,7 +115,7 @@ mod suspend {
         Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
     }
 
-    /// The time since boot, suspend included.
+    /// Returns the time since boot, suspend included.
     pub(crate) fn since_boot() -> Duration {
         let time = span(clock_gettime(ClockId::Boottime));
         #[cfg(test)]
@@ -123,12 +123,12 @@ mod suspend {
         time
     }
 
-    /// The time since boot, suspend not included.
+    /// Returns the time since boot, suspend not included.
     fn awake_since_boot() -> Duration {
         span(clock_gettime(ClockId::Monotonic))
     }
 
-    /// What passes between the readings widens the bounds; a reading that was interrupted is repeated a few times.
+    /// Reads the bounds. Time between the readings widens them; a reading that was interrupted is repeated a few times.
     fn so_far() -> Bounds {
         let read = || {
             let (before, boot, after) = (awake_since_boot(), since_boot(), awake_since_boot());
@@ -159,8 +159,8 @@ mod suspend {
         })
     }
 
-    /// Whether one has to look closer: there was a suspend since the start, or something came between the two readings, or the
-    /// second is of a paused clock. Nearly always there was none, and the two readings tell that.
+    /// Returns true if a closer check is needed: there was a suspend since the start, or a delay between the two
+    /// readings, or the second is of a paused clock. Nearly always there was none, and the two readings show that.
     fn may_be_beyond_noise(boot: Duration, awake: Instant) -> bool {
         let start = at_start();
         boot.saturating_sub(start.boot) >= awake.saturating_duration_since(start.awake) + NOISE / 2
@@ -170,7 +170,8 @@ mod suspend {
         if span < NOISE { Duration::ZERO } else { span }
     }
 
-    /// Of a reading of the lease clock's two parts, the time since boot first. Whatever comes between two readings makes it less.
+    /// Combines the two parts of a lease clock reading, the time since boot read first. A delay between the readings
+    /// makes it less.
     pub(crate) fn at_least(boot: Duration, awake: Instant) -> Duration {
         if !may_be_beyond_noise(boot, awake) {
             return Duration::ZERO;
@@ -180,8 +181,8 @@ mod suspend {
         beyond_noise(least.saturating_sub(at_start().suspended.most))
     }
 
-    /// As [`at_least`], the time since boot last. Whatever comes between two readings makes it more: what looks like a suspend is
-    /// looked at again.
+    /// Combines them as [`at_least`], the time since boot read last. A delay between the readings makes it more: an
+    /// apparent suspend is checked again.
     pub(crate) fn at_most(boot: Duration, awake: Instant) -> Duration {
         if !may_be_beyond_noise(boot, awake) {
             return Duration::ZERO;
@@ -214,7 +215,7 @@ mod suspend {
 // The wall clock of the machine, for what users name by date and time. Spans are counted by the backend, or by the lease
 // clock.
 
-/// The time of day. On a runtime whose clock is paused it moves with that clock.
+/// Returns the time of day. On a runtime whose clock is paused it moves with that clock.
 pub(crate) fn wall_clock() -> SystemTime {
     let (wall, real) = (SystemTime::now(), std::time::Instant::now());
     let runtime = Instant::now().into_std();
@@ -224,14 +225,14 @@ pub(crate) fn wall_clock() -> SystemTime {
     }
 }
 
-/// How long until then; zero if it is past.
+/// Returns the time until then; zero if it is past.
 pub(crate) fn until_wall_clock(at: SystemTime) -> Duration {
     at.duration_since(wall_clock()).unwrap_or_default()
 }
 
 // How long a lease lasts, and what of it may be believed.
 
-/// How long a lease lasts without renewal: [`Ttl::MIN`] to [`Ttl::MAX`], whole milliseconds.
+/// The length of a lease without renewal: [`Ttl::MIN`] to [`Ttl::MAX`], whole milliseconds.
 ///
 /// Drivers may declare a narrower range ([`TtlRange`](crate::driver::TtlRange)); it is checked before anything is sent.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -242,7 +243,7 @@ impl Ttl {
     pub const MIN: Duration = Duration::from_millis(10);
     /// The longest lease: 24 days, which fits a signed 32-bit count of milliseconds.
     pub const MAX: Duration = Duration::from_secs(24 * 86_400);
-    /// What a lock uses unless told otherwise: 30 s.
+    /// The default of a lock: 30 s.
     pub const DEFAULT: Self = Self(30_000);
 
     /// Checks `ttl`.
@@ -263,13 +264,13 @@ impl Ttl {
         Ok(Self(ttl.as_millis() as u32)) // at most MAX
     }
 
-    /// The length.
+    /// Returns the length.
     #[must_use]
     pub const fn get(self) -> Duration {
         Duration::from_millis(self.as_millis())
     }
 
-    /// The length in milliseconds.
+    /// Returns the length in milliseconds.
     #[must_use]
     pub const fn as_millis(self) -> u64 {
         self.0 as u64
@@ -282,7 +283,7 @@ impl fmt::Debug for Ttl {
     }
 }
 
-/// How far the clocks of client and backend may run apart while a lease lasts.
+/// The maximum difference between the clocks of client and backend while a lease lasts.
 ///
 /// A holder's view of its lease ends at `sent_at + ttl − bound(ttl)`, where `sent_at` is read before the last confirmed
 /// acquire or renewal left. The bound is `ttl × rate + fixed`, and a safety margin of `max(1 ms, ttl / 1000)` on top.
@@ -293,14 +294,14 @@ pub struct DriftBound {
 }
 
 impl DriftBound {
-    /// 1 % and 2 ms. Where a time daemon may slew faster (chrony's limit is about 8 %), use 10 %.
+    /// 1 % and 2 ms. If a time daemon may slew faster (chrony's limit is about 8 %), use 10 %.
     pub const DEFAULT: Self = Self { rate: 0.01, fixed: Duration::from_millis(2) };
-    /// The most that the rate may be.
+    /// The greatest rate.
     pub const MAX_RATE: f64 = 0.5;
-    /// The most that the fixed part may be.
+    /// The greatest fixed part.
     pub const MAX_FIXED: Duration = Duration::from_secs(1);
 
-    /// A bound of `ttl × rate + fixed`.
+    /// Makes a bound of `ttl × rate + fixed`.
     ///
     /// # Errors
     ///
@@ -313,48 +314,49 @@ impl DriftBound {
         Ok(Self { rate, fixed })
     }
 
-    /// The part that grows with the ttl.
+    /// Returns the part that grows with the ttl.
     #[must_use]
     pub const fn rate(&self) -> f64 {
         self.rate
     }
 
-    /// The part that is the same for every ttl.
+    /// Returns the part that is the same for every ttl.
     #[must_use]
     pub const fn fixed(&self) -> Duration {
         self.fixed
     }
 
-    /// The part of a lease of length `ttl` that its holder may believe in; `None` when the bound eats all of it.
+    /// Returns the part of a lease of length `ttl` that its holder may rely on; `None` when the bound uses up all of
+    /// it.
     #[must_use]
     pub fn believable(&self, ttl: Duration) -> Option<Duration> {
         let margin = (ttl / 1000).max(Duration::from_millis(1));
         ttl.checked_sub(part(ttl, self.rate) + self.fixed + margin).filter(|left| !left.is_zero())
     }
 
-    /// A ttl of which the holder may believe in `span`, and little more.
+    /// Returns a ttl of which the holder may rely on `span`, and little more.
     pub(crate) fn covering(&self, span: Duration) -> Duration {
         // A millisecond for the smallest margin, and one for what is rounded.
         (span + self.fixed + Duration::from_millis(2)).div_f64(1.0 - self.rate - 0.001)
     }
 }
 
-/// A part of a span, in nanoseconds: each grant takes one, and `mul_f64` goes by way of seconds.
+/// Returns a part of a span, in nanoseconds: each grant takes one, and `mul_f64` converts through seconds.
 pub(crate) fn part(span: Duration, factor: f64) -> Duration {
     Duration::from_nanos((span.as_nanos() as f64 * factor + 0.5) as u64)
 }
 
 // How a lease stands, and why it ended.
 
-/// Why a lease ended before it was released.
+/// The reason why a lease ended before it was released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LostReason {
-    /// Its time ran out without a confirmed renewal: by plan (a fixed ttl), or because the backend did not answer.
+    /// Its time passed without a confirmed renewal: by plan (a fixed ttl), or because the backend did not answer.
     Expired,
-    /// The backend proved that it is no more: expired there, taken away, or its data was lost.
+    /// The backend proved that the lease has ended: expired there, taken away, or its data was lost.
     Gone,
-    /// The cap on holding it was reached.
+    /// The limit on the time of a hold was reached.
     MaxHold,
     /// The client was closed.
     Closed,
@@ -363,15 +365,15 @@ pub enum LostReason {
 impl fmt::Display for LostReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Expired => "its time ran out without a confirmed renewal",
+            Self::Expired => "it expired without a confirmed renewal",
             Self::Gone => "the backend no longer knows it",
-            Self::MaxHold => "the cap on holding it was reached",
+            Self::MaxHold => "max_hold was reached",
             Self::Closed => "the client was closed",
         })
     }
 }
 
-/// What a guard knows about its lease at this moment, from the local clock alone.
+/// A guard's knowledge of its lease now, from the local clock alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HoldState {
     /// Held, and the last renewal (if one was due) was confirmed.
@@ -380,7 +382,7 @@ pub enum HoldState {
     Suspect,
     /// Ended. Final.
     Lost(LostReason),
-    /// Given back.
+    /// Released.
     Released,
 }
 
@@ -394,7 +396,7 @@ mod tests {
         static SUSPENDED: Cell<Duration> = const { Cell::new(Duration::ZERO) };
     }
 
-    /// For how long this thread pretends that the machine was suspended.
+    /// The time for which this thread simulates a suspend of the machine.
     pub(super) fn suspended() -> Duration {
         SUSPENDED.get()
     }
@@ -445,7 +447,7 @@ mod tests {
         }
     }
 
-    /// As on a runtime that was paused before the first reading of ours.
+    /// Simulates a runtime that was paused before our first reading.
     #[test]
     fn readings_from_before_the_first_one_are_as_far_apart_as_any() {
         let first = std::time::Instant::now();

@@ -1,4 +1,4 @@
-//! Identities: who made an acquisition, who re-enters, and in which order grants were made.
+//! Identities: owner tokens, owner ids, and fencing tokens.
 
 use std::fmt;
 use std::num::{NonZeroU64, TryFromIntError};
@@ -14,38 +14,38 @@ const TEXT_LEN: usize = 22;
 
 /// The secret of one acquisition: 128 random bits, fresh for every attempt to take a lock.
 ///
-/// Release, renewal and abandonment compare it at the backend, so a stale handle can do nothing. Whoever knows the
-/// token can release the lock: `Debug` and `Display` therefore show only its first four characters.
+/// Release, renewal and abandonment compare it at the backend, so a stale handle can do nothing. Any client that has
+/// the token can release the lock: `Debug` and `Display` therefore show only its first four characters.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct OwnerToken([u8; 16]);
 
 impl OwnerToken {
-    /// A fresh token from the operating system's generator.
+    /// Makes a fresh token with the operating system's generator.
     ///
     /// # Panics
     ///
-    /// When the operating system has no randomness to give; nothing could be locked safely then.
+    /// When the operating system has no randomness; no lock would be safe then.
     #[must_use]
     pub fn random() -> Self {
         Self(random_bits())
     }
 
-    /// The whole token in its 22-character text form. This is the secret: keep it out of logs.
+    /// Returns the whole token in its 22-character text form. This is the secret: keep it out of logs.
     #[must_use]
     pub fn expose(&self) -> TokenText {
         TokenText::of(self.0)
     }
 
-    /// A number in 0..1 that differs between tokens.
+    /// Returns a number in 0..1 that differs between tokens.
     pub(crate) fn spread(&self) -> f64 {
         f64::from(self.0[0]) / 256.0
     }
 
-    /// Reads the text form back.
+    /// Parses the text form.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidArgument`] when `text` is not what [`OwnerToken::expose`] prints.
+    /// [`ErrorKind::InvalidArgument`] when `text` is not an output of [`OwnerToken::expose`].
     pub fn parse(text: &str) -> Result<Self> {
         decode(text).map(Self).ok_or_else(|| Error::new(ErrorKind::InvalidArgument, "not the text of an owner token"))
     }
@@ -63,16 +63,17 @@ impl fmt::Display for OwnerToken {
     }
 }
 
-/// Who re-enters a [`Reentrant`](crate::Reentrant) lock: an explicit value, not a thread and not a task.
+/// The owner of a [`Reentrant`](crate::Reentrant) lock: an explicit value, not a thread and not a task.
 ///
-/// Clones are the same owner, in this process and in every other that is given the same id.
+/// Clones are the same owner, in this process and in every other that has the same id.
 ///
-/// An id is a name, not a secret like [`OwnerToken`]: it is printed whole, and whoever can look at a lock sees
-/// [whose it is](crate::Holder::owner). Somebody who knows it and may use the backend can enter the owner's locks,
-/// but can undo only entries of their own.
+/// An id is a name, not a secret like [`OwnerToken`]: it is printed whole, and every client that can inspect a lock
+/// sees [its owner](crate::Holder::owner). A client that knows the id and may use the backend can enter the owner's
+/// locks, but can undo only its own entries.
 ///
 /// ```
-/// use tenure_core::OwnerId;
+/// # use tenure_core as tenure;
+/// use tenure::OwnerId;
 ///
 /// let me = OwnerId::new();
 /// let also_me: OwnerId = me.to_string().parse()?;
@@ -83,18 +84,18 @@ impl fmt::Display for OwnerToken {
 pub struct OwnerId([u8; 16]);
 
 impl OwnerId {
-    /// A new owner: 128 random bits.
+    /// Makes a new owner: 128 random bits.
     ///
     /// # Panics
     ///
-    /// When the operating system has no randomness to give.
+    /// When the operating system has no randomness.
     #[must_use]
     #[expect(clippy::new_without_default, reason = "each call makes a different owner, which a default should not")]
     pub fn new() -> Self {
         Self(random_bits())
     }
 
-    /// The owner with these 128 bits, for identities that come from elsewhere (a session, a saga).
+    /// Makes the owner with these 128 bits, for identities from elsewhere (a session, a saga).
     #[must_use]
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(bytes)
@@ -132,7 +133,7 @@ impl TokenText {
         Self(text)
     }
 
-    /// The characters.
+    /// Returns the characters.
     #[must_use]
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(&self.0).expect("the alphabet is ASCII")
@@ -153,14 +154,15 @@ impl fmt::Debug for TokenText {
 
 /// The order of a grant among all grants of the same name: strictly greater than every earlier one.
 ///
-/// Give it to the resource that the lock protects, before you read and when you write, and let the resource refuse smaller
-/// tokens than it has seen ([`FenceGate`](crate::FenceGate) is the in-process form, and shows the statements of SQL). Then a holder that was paused past its lease can do no
-/// harm. The idea and the name are Martin Kleppmann's ("How to do distributed locking", 2016).
+/// Pass it to the resource that the lock protects, before you read and when you write, and let the resource refuse
+/// smaller tokens than it has seen ([`FenceGate`](crate::FenceGate) is the in-process form, and shows the SQL
+/// statements). Then a holder that was paused past its lease does no harm. The idea and the name are Martin Kleppmann's
+/// ("How to do distributed locking", 2016).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FencingToken(NonZeroU64);
 
 impl FencingToken {
-    /// The token with this number; zero is not a token.
+    /// Makes the token with this number; zero is not a token.
     #[must_use]
     pub const fn new(number: u64) -> Option<Self> {
         match NonZeroU64::new(number) {
@@ -169,14 +171,14 @@ impl FencingToken {
         }
     }
 
-    /// The number, to be stored next to the protected data.
+    /// Returns the number, to be stored next to the protected data.
     #[must_use]
     pub const fn get(self) -> u64 {
         self.0.get()
     }
 }
 
-/// For a column of SQL: `bigint`. All drivers' fences fit; they are below 2⁶³.
+/// Converts to an SQL column: `bigint`. All drivers' fences fit; they are below 2⁶³.
 impl TryFrom<FencingToken> for i64 {
     type Error = TryFromIntError;
 
@@ -185,7 +187,7 @@ impl TryFrom<FencingToken> for i64 {
     }
 }
 
-/// Out of a column of SQL; fails for what is not positive.
+/// Converts from an SQL column; fails for numbers that are not positive.
 impl TryFrom<i64> for FencingToken {
     type Error = TryFromIntError;
 
@@ -212,7 +214,7 @@ fn random_bits() -> [u8; 16] {
     bits
 }
 
-/// Refuses what is not exactly the text of 16 bytes, bits behind the last of them included.
+/// Decodes the exact text of 16 bytes, and refuses all others, including extra bits after the last byte.
 fn decode(text: &str) -> Option<[u8; 16]> {
     let mut bits = [0; 16];
     let read = URL_SAFE_NO_PAD.decode_slice(text, &mut bits).ok()?;

@@ -218,6 +218,8 @@ async fn queues() {
     seconds(200).await;
     assert!(queue.try_receive().await.unwrap().is_none());
     seconds(5).await;
+    queue.recurring("b").every(Duration::from_secs(60)).max_attempts(1).ensure(&b"b".to_vec()).await.unwrap();
+    receive().await.nack(Duration::ZERO).await.unwrap();
     queue.cancel(&MessageId::named("b").unwrap()).await.unwrap();
 
     // A lease that ends before its settlement, and one that the backend forgets; one that is delivered once only.
@@ -391,6 +393,34 @@ async fn a_hold_is_measured_from_when_it_is_taken_to_when_it_is_given_up() {
     let mut held = seen.records("tenure.lock.hold");
     held.sort_by(f64::total_cmp);
     assert_eq!(held.iter().map(|span| span.round()).collect::<Vec<_>>(), [1.0, 3.0], "{held:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_is_told_from_a_candidate_until_its_term_is_over() {
+    let recorder = DebuggingRecorder::new();
+    let _recording = metrics::set_default_local_recorder(&recorder);
+    let driver = MemoryDriver::new();
+    let (faults, client) = (driver.faults(), naming(driver));
+    let candidate = client.election("a").ttl(TTL).candidate("one");
+    let more = || Seen::of(&recorder.snapshotter()).sum("tenure.election.leading", &[("name", "a")]);
+    let first = candidate.campaign().await.unwrap();
+    assert!(candidate.try_campaign().await.unwrap().is_none());
+    assert_eq!(more(), 1.0);
+    first.resign().await.unwrap();
+    assert_eq!(more(), -1.0);
+    let second = candidate.campaign().await.unwrap();
+    assert_eq!(more(), 1.0);
+    drop(second);
+    assert_eq!(more(), -1.0);
+    let third = candidate.campaign().await.unwrap();
+    faults.outage();
+    third.lost().await;
+    seconds(1).await;
+    assert_eq!(more(), 0.0, "and nobody has looked at the leadership since");
+    faults.heal();
+    drop(third);
+    seconds(1).await;
+    assert_eq!(more(), 0.0);
 }
 
 #[tokio::test(start_paused = true)]

@@ -163,7 +163,7 @@ async fn everything_documented_of_queues_is_reported_and_no_payload_is() {
     let recorder = Recorder::of("tenure");
     let _reporting = tracing::subscriber::set_default(recorder.clone());
     let driver = MemoryDriver::new();
-    let (faults, client) = (driver.faults(), Client::new(driver));
+    let (faults, client) = (driver.faults(), Client::new(driver.clone()));
     let queue = client.queue_of_bytes("jobs").unwrap().lease(Duration::from_secs(3));
 
     // A delivery whose lease ends; the message comes again and dies, as its handler says.
@@ -198,7 +198,29 @@ async fn everything_documented_of_queues_is_reported_and_no_payload_is() {
     tokio::time::sleep(Duration::from_secs(150)).await;
     assert!(recurring.try_receive().await.unwrap().is_none());
 
+    // A change that waits for an occurrence, and fails at first.
+    let occurrence = recurring.receive().await.unwrap();
+    recurring.recurring("report").every(Duration::from_secs(60)).ensure(&b"another secret".to_vec()).await.unwrap();
+    faults.fail_next(Operation::Operate, ErrorKind::Unavailable);
+    reported(&recorder, "tenure.change_failed").await;
+    occurrence.ack().await.unwrap();
+
+    // A worker whose last settlement is not answered before the end of its shutdown.
+    let patient = Client::builder(driver).op_timeout(Duration::from_secs(20)).build().unwrap();
+    let slow = patient.queue_of_bytes("slow jobs").unwrap();
+    slow.push(&b"a secret".to_vec()).await.unwrap();
+    for operation in [Operation::Receive, Operation::Settle] {
+        faults.delay(operation, Duration::from_secs(10));
+    }
+    let worker = slow.worker().start(async |_: Job<Vec<u8>>| ()).unwrap();
+    while worker.stats().running.is_empty() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    worker.abort().await;
+
     for (name, queue) in [
+        ("tenure.change_failed", "recurring jobs"),
+        ("tenure.handler_unfinished", "slow jobs"),
         ("tenure.push", "jobs"),
         ("tenure.occurrence_passed_over", "recurring jobs"),
         ("tenure.received", "jobs"),

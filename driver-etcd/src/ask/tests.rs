@@ -23,7 +23,7 @@ async fn position(inner: &Inner, token: OwnerToken) -> Option<u32> {
     }
 }
 
-/// The lock is held, and a token asks for a place; tells what the request for the place says, which is still on its way.
+/// The lock is held, and a token asks for a place; returns the request for the place, which is still on its way.
 async fn asked(inner: &Inner, token: OwnerToken) -> Txn {
     let held = inner.ask(None, &joining(OwnerToken::random())).await.unwrap();
     assert!(matches!(held, Acquisition::Granted(_)), "{held:?}");

@@ -1,7 +1,8 @@
-//! Which messages one transaction can move: etcd refuses one that writes a key twice, and with it what is about all others.
+//! The choice of messages that one transaction can move: etcd refuses a transaction that writes a key twice, with all
+//! its other writes.
 //!
-//! No two messages of a queue have one name, and no two in flight one concurrency key, unless the keys that see to it
-//! were damaged.
+//! No two messages of a queue have one name, and no two messages in flight have one concurrency key, unless the keys
+//! that ensure this were damaged.
 
 use std::collections::HashSet;
 

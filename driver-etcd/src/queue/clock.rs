@@ -20,7 +20,7 @@ impl Clock {
         self.latest.fetch_max(now, Ordering::AcqRel).max(now)
     }
 
-    /// Time stands still at `now`, if that is later than it is.
+    /// Stops the clock at `now`, if that is later than the present time.
     #[cfg(test)]
     pub(super) fn stands_at(&self, now: Micros) {
         self.latest.fetch_max(now, Ordering::AcqRel);

@@ -14,7 +14,7 @@ use super::keys::{Place, Set};
 use super::turn::Turn;
 use crate::inner::Inner;
 
-/// What is done with dead letters.
+/// An operation on dead letters.
 #[derive(Clone, Copy, Debug)]
 enum Deed {
     Redrive(Delay),
@@ -123,10 +123,10 @@ impl Turn<'_> {
         Ok((found.filter_map(|found| Entry::read(&self.keys, found)).collect(), more))
     }
 
-    /// Tells with how many it was done.
+    /// Returns how many letters it treated.
     async fn treat(&self, mut entries: Vec<Entry>, deed: Deed) -> Result<u64> {
         if matches!(deed, Deed::Redrive(_)) && entries.iter().any(Entry::is_damaged) {
-            // Whoever brings it back takes its payload as it is.
+            // A redrive takes the payload as it is.
             let payloads = self.payloads(&entries).await?;
             for (entry, payload) in entries.iter_mut().zip(payloads) {
                 entry.record.size = payload.map_or(0, |payload| payload.len());
@@ -214,7 +214,7 @@ mod tests {
         }
     }
 
-    /// What is brought back is handed out with the payload that it has.
+    /// A redriven letter is handed out with the payload that it has.
     #[tokio::test]
     async fn damaged_ones_among_others_are_brought_back_as_they_are() {
         use tenure_core::driver::{DelayQueueExt as _, Lease, ReceiveRequest};

@@ -1,4 +1,4 @@
-//! Where the messages are that this client has received: so that a settlement need not look first.
+//! The places of the messages that this client has received: so that a settlement need not look first.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,7 +10,7 @@ use super::keys::QueueKeys;
 /// Beyond it, those whose lease has ended are forgotten, and then no more are remembered.
 const MOST: usize = 10_000;
 
-/// By the key under which each was delivered. What is remembered may be out of date; every move is checked by etcd.
+/// By the key under which each was delivered. A remembered entry may be out of date; every move is checked by etcd.
 #[derive(Debug, Default)]
 pub(crate) struct Delivered(Mutex<HashMap<Vec<u8>, Entry>>);
 
@@ -38,10 +38,10 @@ impl Delivered {
     }
 }
 
-/// How often what is held back is looked at while other messages are due.
+/// The interval of looks at held-back messages while other messages are due.
 const BETWEEN: Micros = 1_000_000;
 
-/// The last looks at what is held back, by what the keys of it begin with in each queue.
+/// The last looks at held-back messages, by the prefix of their keys in each queue.
 #[derive(Debug, Default)]
 pub(crate) struct HeldLooks(Mutex<HashMap<Vec<u8>, LastLook>>);
 

@@ -1,4 +1,4 @@
-//! The trait: requests to transactions.
+//! The queue trait: turns requests into transactions.
 
 use async_trait::async_trait;
 use tenure_core::driver::{

@@ -8,8 +8,8 @@ use super::clock::Micros;
 use super::keys::{Place, QueueKeys};
 use super::record::Record;
 
-/// How many messages one transaction moves. etcd takes 128 operations at each level of a transaction, unless it is told
-/// otherwise; what is left serves the operations inside.
+/// How many messages one transaction moves. etcd takes 128 operations at each level of a transaction by default; the
+/// remainder serves the operations inside.
 pub(super) const BATCH: usize = 100;
 
 /// How many bytes of payloads one answer has, and how many one request to move messages.
@@ -22,7 +22,7 @@ const MOST_KEYS: usize = 14;
 /// How often a request starts over when messages move under it.
 pub(super) const MOST_STARTS: usize = 32;
 
-/// A message as it stands in etcd, its payload aside.
+/// A message, as read from etcd, without its payload.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) number: u64,
@@ -55,7 +55,7 @@ impl Entry {
         Self { number, place, record, key: keys.place(place, number), written: 0 }
     }
 
-    /// With its payload, for somebody who looks; one that is missing is empty, and the record tells of it.
+    /// With its payload, for a caller that inspects messages; a missing payload is empty, and the record says so.
     pub(super) fn with(mut self, payload: Option<Payload>) -> Result<(Self, Payload)> {
         let payload = match payload {
             Some(payload) => payload,

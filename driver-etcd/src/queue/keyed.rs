@@ -1,9 +1,10 @@
 //! Concurrency keys: of each, at most one message is in flight.
 //!
-//! A key's own key in etcd stands exactly while a message of it is leased; the transaction that leases a message puts it
-//! and fails if it is there. A message that is due and finds it there is moved out of the way of all others. Whoever
-//! removes it lets the first of those messages go on, in a request of its own: a client that ends in between leaves
-//! messages that a receive finds, at once when there is nothing else to do, and within a second when there is.
+//! A concurrency key has its own key in etcd, which exists exactly while a message of it is leased. The transaction
+//! that leases a message creates that key, and fails if it exists. A due message whose key exists is moved aside, so
+//! that it does not block other messages. The client that removes the key releases the first of those messages, in a
+//! separate request. If the client ends in between, a receive finds those messages: at once when there are no other
+//! messages, and within a second when there are.
 
 use std::collections::HashSet;
 use std::iter;
@@ -18,15 +19,15 @@ use super::keys::{Place, Set};
 use super::turn::Turn;
 use crate::link::odd;
 
-/// How many pages of what is held back one look reads.
+/// How many pages of held-back messages one look reads.
 const PAGES: usize = 5;
 
-/// How a look at what is held back is made.
+/// The depth of a look at held-back messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Look {
-    /// Is the key's own key there?
+    /// Checks whether the key's own key exists.
     Quick,
-    /// And is the message in flight for which it stands?
+    /// Also checks whether the message that it refers to is in flight.
     Thorough,
 }
 
@@ -70,7 +71,8 @@ impl Turn<'_> {
         Compare::create_revision(self.keys.in_flight(key), CompareOp::Equal, 0)
     }
 
-    /// These messages have left their places: what their keys held back goes on. What fails here a receive makes good.
+    /// These messages have left their places: the next held-back message of each key is released. A receive makes up
+    /// for failures here.
     pub(super) async fn let_next_go<'a>(&self, left: impl IntoIterator<Item = &'a Entry>) {
         let keys: HashSet<_> = left.into_iter().filter_map(|entry| entry.record.key.as_ref()).collect();
         for key in keys {
@@ -78,7 +80,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Lets the first message go on that a key holds back, unless the key is in flight; tells whether one does.
+    /// Releases the first message that a key holds back, unless the key is in flight; returns whether it released one.
     async fn let_go(&self, key: &ConcurrencyKey) -> Result<bool> {
         for _ in 0..MOST_STARTS {
             let Some((at, number)) = self.first_held(key).await? else { return Ok(false) };
@@ -104,7 +106,7 @@ impl Turn<'_> {
         self.inner.txn(Txn::new().when([absent]).and_then([delete])).await.map(drop)
     }
 
-    /// The first message that the key holds back. What stands there in front of it and no version of this crate wrote goes.
+    /// The first message that the key holds back. Keys in front of it that no version of this crate wrote are removed.
     async fn first_held(&self, key: &ConcurrencyKey) -> Result<Option<(Micros, u64)>> {
         for _ in 0..MOST_STARTS {
             let first = GetOptions::new().with_prefix().with_limit(1).with_keys_only();
@@ -119,18 +121,18 @@ impl Turn<'_> {
     }
 
     /// Looks for messages that are held back by keys of which nothing is in flight, a bounded number of keys, beginning
-    /// where the last look ended; tells whether some go on.
+    /// where the last look ended; returns whether it released some.
     pub(super) async fn let_stranded_go(&self, look: Look) -> Result<bool> {
         let (mut from, to) = self.keys.all_held();
         from = self.inner.held_looks.began_behind(&from).unwrap_or(from);
         let (mut keys, mut some) = (Vec::new(), false);
         for _ in 0..PAGES {
-            // What is in flight of the keys of one page is asked along with the next page.
+            // The read of the keys in flight of one page goes along with the next page.
             let mut gets: Vec<_> = keys.iter().map(|key| TxnOp::get(self.keys.in_flight(key), None)).collect();
             let page = GetOptions::new().with_range(to.as_slice()).with_limit(BATCH as i64).with_keys_only();
             gets.push(TxnOp::get(from.as_slice(), Some(page)));
             let mut answers = self.look(gets).await?;
-            let Some(page) = answers.pop() else { return Err(odd("an answer of another shape")) };
+            let Some(page) = answers.pop() else { return Err(odd("an answer of an unexpected form")) };
             for key in self.free(keys, &answers, look).await? {
                 some |= self.let_go(&key).await?;
             }
@@ -169,7 +171,7 @@ impl Turn<'_> {
         let places = self.pointed(&numbers).await?;
         let is_leased = |number| places.iter().any(|(other, place, _)| *other == number && place.set() == Set::Leased);
         for (key, _, written) in busy.into_iter().filter(|(_, number, _)| !is_leased(*number)) {
-            // Whoever ends a lease removes the key's own key in the same transaction: it lost its message otherwise.
+            // The transaction that ends a lease also removes the key's own key: it lost its message otherwise.
             let of = self.keys.in_flight(&key);
             let same = Compare::mod_revision(of.as_slice(), CompareOp::Equal, written);
             if self.inner.txn(Txn::new().when([same]).and_then([TxnOp::delete(of, None)])).await?.succeeded() {
@@ -218,7 +220,7 @@ mod tests {
             self.inner.txn(Txn::new().and_then(puts)).await.unwrap();
         }
 
-        /// How many keys there are about what is held back.
+        /// The number of keys about held-back messages.
         async fn held(&self) -> i64 {
             let (from, to) = self.keys.all_held();
             let count = GetOptions::new().with_range(to).with_count_only();
@@ -299,7 +301,7 @@ mod tests {
         assert_eq!(looks.began_behind(&turn.keys.all_held().0), None);
     }
 
-    /// At once, and not when somebody asks for messages the next time.
+    /// At once, and not with the next receive.
     #[tokio::test]
     async fn what_a_key_holds_back_waits_again_when_its_message_is_replaced_or_put_away() {
         use tenure_core::driver::{Delay, IfKnown, NamedId};

@@ -1,4 +1,4 @@
-//! How the keys of queues are spelled.
+//! The spelling of the keys of queues.
 
 use tenure_core::Result;
 use tenure_core::queue::{ConcurrencyKey, MessageId, QueueName};
@@ -26,7 +26,7 @@ pub(crate) struct QueueKeys {
 pub(super) enum Signalled {
     /// The signal.
     Soonest,
-    /// A place in the line of those who wait.
+    /// A place in the line of waiting clients.
     Place,
 }
 
@@ -41,13 +41,13 @@ pub(super) struct Spot {
 /// Where a message is, and since or until when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// Until it is due.
+    /// Waiting until it is due.
     Waiting(Micros),
-    /// Since it is due; found while its concurrency key was in flight.
+    /// Held back since it was due, when its concurrency key was in flight.
     Held(Micros),
-    /// Until its lease ends.
+    /// Leased until its lease ends.
     Leased(Micros),
-    /// Since it died.
+    /// Dead since then.
     Dead(Micros),
 }
 
@@ -153,7 +153,7 @@ impl QueueKeys {
         key
     }
 
-    /// Stands while a message of the concurrency key is in flight.
+    /// Exists while a message of the concurrency key is in flight.
     pub(super) fn in_flight(&self, key: &ConcurrencyKey) -> Vec<u8> {
         let mut of = self.key("f/");
         encode(key.as_bytes(), &mut of);
@@ -267,7 +267,7 @@ impl Place {
         }
     }
 
-    /// As it stands in keys and pointers.
+    /// Its form in keys and pointers.
     pub(super) fn spelled(self) -> String {
         format!("{}/{:016x}", self.set().letter(), self.at())
     }
@@ -284,7 +284,7 @@ impl Place {
     }
 }
 
-/// What is before and behind the slash at this place.
+/// The parts before and behind the slash at this place.
 fn split_at_slash(text: &[u8], at: usize) -> Option<(&[u8], &[u8])> {
     let (before, behind) = text.split_at_checked(at)?;
     Some((before, behind.strip_prefix(b"/")?))

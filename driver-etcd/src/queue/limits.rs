@@ -1,7 +1,8 @@
-//! How much a queue hands out to all clients together.
+//! The limits of a queue over all clients together.
 //!
-//! One key says what is set, another one is the bucket of the rate: the instant at which it is full again. Every receive
-//! of a limited queue writes the bucket, on condition that nobody has since it looked: no two hand out on the same room.
+//! One key contains the settings, another one the bucket of the rate: the instant at which it is full again. Every
+//! receive of a limited queue writes the bucket, on condition that no other client has written it since it was read. So
+//! no two receives use the same room.
 
 use std::time::Duration;
 
@@ -143,7 +144,7 @@ impl Turn<'_> {
         self.inner.txn(Txn::new().when([same]).and_then([put])).await.map(drop)
     }
 
-    /// That the limits are the same, and that nobody has handed out anything since the look if there are any.
+    /// That the limits are the same, and that no message was handed out since the look if there are any.
     pub(super) fn within(&self, limiter: &Limiter) -> Vec<Compare> {
         let same = |key, revision| Compare::mod_revision(key, CompareOp::Equal, revision);
         let mut conditions = vec![same(self.keys.limits(), limiter.set)];
@@ -153,12 +154,12 @@ impl Turn<'_> {
         conditions
     }
 
-    /// Counts what is handed out.
+    /// Counts the messages that are handed out.
     pub(super) fn counted(&self, limiter: &Limiter) -> Option<TxnOp> {
         (!limiter.limits.is_none()).then(|| TxnOp::put(self.keys.bucket(), limiter.full_at.to_string(), None))
     }
 
-    /// Gives tokens back of deliveries that were not made after all. What is lost over a failure is a moment's rate.
+    /// Gives tokens back of deliveries that were not made after all. A failure here costs a moment's rate.
     pub(super) async fn give_back(&self, limiter: &Limiter, deliveries: usize, written: i64) {
         let Some(bucket) = limiter.bucket().filter(|_| deliveries > 0) else { return };
         let full_at = bucket.given_back(limiter.full_at, deliveries);
@@ -168,9 +169,9 @@ impl Turn<'_> {
         let _ = self.inner.txn(Txn::new().when([same]).and_then([put, told])).await;
     }
 
-    /// What goes along with so many settlements, which make messages due at these times: those who wait look. Where the
-    /// messages in flight are limited, so many of them look in any case: whether somebody was told to wait for the room
-    /// cannot be seen by what is due, as the clocks of the two may be apart, and the settlement slow.
+    /// The signal that goes along with so many settlements, which make messages due at these times: waiters look. Where
+    /// the messages in flight are limited, so many of them look in any case: due times do not show whether a waiter was
+    /// set to wait for the room, as the clocks of the two may be apart, and the settlement slow.
     pub(super) fn signal_settled(&self, due: &[Micros], count: usize) -> TxnOp {
         let told: Vec<_> = (!due.is_empty()).then(|| self.signal_all(due)).into_iter().collect();
         let limited = Compare::value(self.keys.limits(), CompareOp::Less, RATE);
@@ -183,7 +184,8 @@ impl Turn<'_> {
     }
 }
 
-/// What is set, by the key of the limits. A queue whose limits cannot be read is not taken for one that has none.
+/// The limits that are set, by the key of the limits. A queue whose limits cannot be read is not taken for one that has
+/// none.
 pub(super) fn limits(answer: &GetResponse) -> Result<QueueLimits> {
     let Some(found) = answer.kvs().first() else { return Ok(QueueLimits::none()) };
     let text = std::str::from_utf8(found.value()).ok();
@@ -318,7 +320,7 @@ mod tests {
         driver.inner.receive(&request).await.unwrap();
     }
 
-    /// Of what has no limit nobody is told that there is room.
+    /// Without a limit, no signal of room is sent.
     #[tokio::test]
     async fn a_settlement_tells_what_becomes_due_and_of_room_where_messages_in_flight_are_limited() {
         let (_cluster, driver) = crate::scene::served();

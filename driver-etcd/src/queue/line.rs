@@ -1,9 +1,10 @@
 //! The line of clients that wait on a queue, as one of them sees it: pure, so that a test can step it.
 //!
-//! A client that waits has a place in the line, and counts the places before its own by the events of its watch. All of
-//! them learn when the soonest message is due and how many are due then; so many clients ask at that time, those in front.
-//! Each of the others would ask a little later than the one before it: the first may be dead. They need not, since whoever
-//! takes messages leaves the line and says what is left, in the same step.
+//! A waiting client has a place in the line, and counts the places before its own from the events of its watch. All
+//! clients learn when the next message is due and how many are due then. As many clients as messages ask at that time,
+//! from the front of the line. Each other client would ask a little later than the one before it, because that one may
+//! be dead. Usually it need not: a client that takes messages leaves the line and reports the remaining messages in the
+//! same step.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
@@ -25,9 +26,9 @@ const HALF: u64 = 20;
 /// An event of a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum News {
-    /// So many messages more are due then.
+    /// This many more messages are due then.
     Sooner(Soonest),
-    /// This is what is due first, by somebody who looked: nothing that was told before counts.
+    /// The next due time, from a client that looked: it replaces all earlier reports.
     Exactly(Soonest),
     /// A client took this place.
     Came(Vec<u8>),
@@ -35,7 +36,7 @@ pub(super) enum News {
     Went(Vec<u8>),
 }
 
-/// What is due first.
+/// The earliest due time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Soonest {
     /// `Micros::MAX`: nothing is.
@@ -44,7 +45,7 @@ pub(super) struct Soonest {
     pub(super) wanted: u64,
 }
 
-/// How things stood in a revision.
+/// The place of a client and the earliest due time, as read in one revision.
 #[derive(Clone, Debug)]
 pub(super) struct Stands {
     pub(super) place: Place,
@@ -76,14 +77,14 @@ pub(super) struct Sleeper {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Asks {
-    /// It sleeps.
+    /// The client sleeps.
     #[default]
     No,
     /// It was woken, and has not asked yet.
     Woken,
     /// A request is on its way.
     Yes,
-    /// A request is on its way, and events of the meantime are missing.
+    /// A request is on its way, and events since then are missing.
     Blindly,
 }
 
@@ -104,13 +105,13 @@ impl Soonest {
         Self { due: *first, wanted }
     }
 
-    /// As it counts for a client that hears of it now: nobody asked before for what became due without being told, and a
-    /// client whose clock is ahead did not miss it.
+    /// As it counts for a client that receives it now: no client asked before for messages that became due without a
+    /// signal, and a client whose clock is ahead did not miss it.
     fn heard_of(self, now: Micros) -> Self {
         Self { due: self.due.max(now), ..self }
     }
 
-    /// As it stands in the signal's key, with an equals sign before it if it is [exact](News::Exactly).
+    /// Its form in the signal's key, with an equals sign before it if it is [exact](News::Exactly).
     pub(super) fn spelled(self) -> String {
         format!("{} {}", self.due, self.wanted)
     }
@@ -122,7 +123,7 @@ impl Soonest {
 }
 
 impl News {
-    /// What a signal says; one that cannot be read has everybody look who does not wait for less.
+    /// The content of a signal; one that cannot be read makes all clients look that do not wait for less.
     pub(super) fn parse(value: &[u8]) -> Self {
         let text = std::str::from_utf8(value).unwrap_or_default();
         let exact = text.strip_prefix('=').and_then(Soonest::parse).map(Self::Exactly);
@@ -131,7 +132,7 @@ impl News {
 }
 
 impl Sleeper {
-    /// A request leaves, unless one is on its way that looks after the place; tells the place that it may have, and
+    /// A request leaves, unless one is on its way that looks after the place; returns the place that it may have, and
     /// whether it asks since those before it did not.
     pub(super) fn asks(&mut self, now: Micros) -> Option<(Option<Spot>, bool)> {
         if self.is_asking() {
@@ -202,7 +203,7 @@ impl Sleeper {
         matches!(self.asks, Asks::Yes | Asks::Blindly)
     }
 
-    /// It waits no more; tells which place it may have.
+    /// It waits no more; returns the place that it may have.
     pub(super) fn leaves(&mut self) -> Option<Vec<u8>> {
         self.spot.take().map(|spot| spot.key)
     }
@@ -238,7 +239,7 @@ impl Sleeper {
         let Some(place) = &mut self.place else { return };
         match key.cmp(&place.key) {
             Ordering::Less => place.ahead = place.ahead.saturating_sub(1),
-            // Somebody else took it for dead, or its lease has ended.
+            // Another client took it for dead, or its lease has ended.
             Ordering::Equal => (self.place, self.soonest) = (None, Soonest::AT_ONCE),
             Ordering::Greater => {}
         }
@@ -283,7 +284,7 @@ mod tests {
         assert!(waiting(999, soonest(NOW, 1)).alarm() < Some(NOW + 2_000_000), "however many are dead");
     }
 
-    /// A concurrency key lets go of what has been due for long, and clocks are apart.
+    /// A concurrency key releases messages that have been due for long, and clocks are apart.
     #[test]
     fn what_was_due_before_it_was_told_is_left_to_those_in_front_all_the_same() {
         let past = soonest(NOW - 10_000_000, 1);

@@ -1,12 +1,12 @@
-//! Random operations on a delay queue, in etcd and in memory: every answer is compared, and every fourth time the figures of the
-//! queue as well.
+//! Random operations on a delay queue, in etcd and in memory: the test compares every answer, and every fourth time the
+//! figures of the queue as well.
 //!
-//! Both clocks stand still but for the script: a failing seed fails again, and is shown shortened.
+//! Only the script advances the two clocks, so a failing seed fails again, and is shown shortened.
 //!
 //! | variable | meaning |
 //! |---|---|
-//! | `TENURE_MODEL_STEPS` | how many steps to take, 4,000 unless told |
-//! | `TENURE_MODEL_SEED` | the first seed, 0 unless told |
+//! | `TENURE_MODEL_STEPS` | the number of steps, default 4,000 |
+//! | `TENURE_MODEL_SEED` | the first seed, default 0 |
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ use crate::EtcdDriver;
 /// Room for all that die: which of two that die at one time is postponed is not the same.
 const DEAD_LETTERS: u64 = 100_000;
 
-/// A server, and the two queues. The one in memory has a runtime whose clock stands still.
+/// A server, and the two queues. The one in memory has a runtime with a paused clock.
 struct Bench {
     cluster: EtcdCluster,
     real: Runtime,
@@ -39,7 +39,7 @@ impl Bench {
         Self { cluster, real: runtime(false), paused: runtime(true), scripts: 0 }
     }
 
-    /// Runs a script on a queue of its own. Tells how many steps were compared.
+    /// Runs a script on its own queue. Returns how many steps were compared.
     fn run(&mut self, mut source: Source<'_>, with_limits: bool) -> Result<usize, Wrong> {
         self.scripts += 1;
         let (Self { real, paused, .. }, url) = (&*self, self.cluster.url());
@@ -84,9 +84,10 @@ impl Bench {
     }
 }
 
-/// What etcd does as memory does, but not at the same time, is left out. Of what a key holds back, etcd buries what has come to
-/// its end when it looks, and memory when its turn comes: no message has both a key and an end. When a limit is reached, etcd
-/// buries on what it has seen, and memory looks no further: where there are limits, nothing dies unless it is told to.
+/// Leaves out operations that etcd and memory do alike, but not at the same time. Of the messages that a key holds
+/// back, etcd buries the expired ones when it looks, and memory when their turn comes: no message has both a key and an
+/// end. When a limit is reached, etcd still buries the messages that it has seen, and memory looks no further: where
+/// there are limits, messages die only on request.
 fn fitting(mut one: Move, with_limits: bool) -> Move {
     match &mut one.op {
         Op::Push(messages) => messages.iter_mut().for_each(|message| {
@@ -103,8 +104,8 @@ fn fitting(mut one: Move, with_limits: bool) -> Move {
     one
 }
 
-/// Whether whoever asks then asks when memory would have it ask. Sooner where a limit is reached: etcd says when a message is
-/// due, which may be before there is room for it.
+/// Whether a client that asks then asks when memory would have it ask. Sooner where a limit is reached: etcd returns
+/// when a message is due, which may be before there is room for it.
 fn is_asked_in_time(next: Option<Next>, expected: Option<Next>, limited: bool) -> bool {
     match (next, expected) {
         (Some(Next::Now), Some(Next::In(_) | Next::Never)) | (Some(Next::In(_)), Some(Next::Never)) => limited,

@@ -1,4 +1,4 @@
-//! What operators do with a queue.
+//! The operators' operations on a queue.
 
 use std::time::Duration;
 
@@ -90,7 +90,7 @@ impl Inner {
     pub(super) async fn stats(&self, queue: &QueueName) -> Result<QueueStats> {
         let turn = Turn::new(self, queue);
         let (now, ended) = (turn.now + 1, turn.leases_ended() + 1);
-        // A look tells how many there are as well.
+        // A look counts the messages as well.
         let first = |set, from, to| {
             let (from, to) = turn.keys.range(set, from, to);
             TxnOp::get(from, Some(GetOptions::new().with_range(to).with_limit(1).with_keys_only()))
@@ -107,7 +107,7 @@ impl Inner {
         ]);
         let answers = answers.await?;
         let [paused, waiting, scheduled, held, over, in_flight, dead, limits] = answers.as_slice() else {
-            return Err(odd("an answer of another shape"));
+            return Err(odd("an answer of an unexpected form"));
         };
         let count = |answer: &GetResponse| u64::try_from(answer.count()).unwrap_or_default();
         let at = |answer: &GetResponse| Some(turn.keys.parse_place(answer.kvs().first()?.key())?.0.at());
@@ -169,7 +169,7 @@ impl Inner {
             let page = GetOptions::new().with_range(end.clone()).with_limit(BATCH as i64).with_keys_only();
             let turn = Txn::new().and_then([TxnOp::get(from.clone(), Some(page))]);
             let answers = crate::link::reads(&self.txn(turn).await?);
-            let Some(page) = answers.first() else { return Err(odd("an answer of another shape")) };
+            let Some(page) = answers.first() else { return Err(odd("an answer of an unexpected form")) };
             for found in page.kvs() {
                 let Some(queue) = self.queues.registered(found.key()) else { continue };
                 if !Turn::new(self, &queue).is_listed().await? {
@@ -189,7 +189,7 @@ impl Inner {
 }
 
 impl Turn<'_> {
-    /// Messages that wait, the soonest first, from `place` on; and where to go on, if there are more.
+    /// Waiting messages, the soonest first, from `place` on; and the place to continue from, if there are more.
     async fn purgeable(&self, limit: usize, place: PurgePlace) -> Result<(Vec<Entry>, Option<PurgePlace>)> {
         let most = i64::try_from(limit).unwrap_or(i64::MAX);
         let ended_by = self.leases_ended() + 1;
@@ -263,7 +263,7 @@ mod tests {
         }
     }
 
-    /// Two at a time, the soonest first, over what waits, what is held back, and what was in flight.
+    /// Two at a time, the soonest first, over waiting messages, held-back ones, and those that were in flight.
     #[tokio::test]
     async fn a_purge_takes_each_message_once_and_leaves_those_that_are_newer() {
         let (_cluster, driver) = served();
@@ -308,7 +308,7 @@ mod tests {
         assert_eq!(left.unwrap()[0].count(), 6);
     }
 
-    /// To the microsecond, by a clock that stands still.
+    /// To the microsecond, by a stopped clock.
     #[tokio::test]
     async fn figures_lists_and_receives_agree_on_what_is_ready() {
         let (_cluster, driver) = served();
@@ -447,7 +447,7 @@ mod tests {
         }
     }
 
-    /// More than etcd tells at once, and some of them empty by now.
+    /// More than etcd returns at once, and some of them empty by now.
     #[tokio::test]
     async fn queues_are_listed_over_pages_and_those_that_are_empty_left_out() {
         let (_cluster, driver) = served();

@@ -1,4 +1,4 @@
-//! What is stored for queues is read with inputs that nobody thought of.
+//! Property tests of stored queue data, with random and malformed values.
 
 use std::time::Duration;
 
@@ -93,13 +93,13 @@ proptest! {
         assert_eq!(back.turn, record.turn, "the whole token");
         let damaged = inputs::damaged(bytes, &damage);
         let read = frugally(&MEMORY, || Record::decode(&damaged));
-        // What was read is written so that it is read again in the same way.
+        // A record that was read is written so that it is read again in the same way.
         let again = Record::decode(&read.encode());
         assert_eq!(format!("{again:?}"), format!("{read:?}"));
         let _ = (read.life.doom_at(u64::MAX), read.id(7));
     }
 
-    /// What is read of a key spells that key: no two keys are taken for the same place.
+    /// A key that parses is spelled by the parsed place: no two keys are taken for the same place.
     #[test]
     fn a_key_is_a_place_only_as_it_is_spelled(key in inputs::bytes(KEYS, 0..8), rest in inputs::bytes(KEYS, 1..6)) {
         let space = QueueSpace::new("ns");

@@ -15,11 +15,11 @@ use super::turn::Turn;
 use crate::config::invalid;
 use crate::inner::Inner;
 
-/// What one push may carry. etcd takes requests of 1.5 MiB, unless it is told otherwise; the rest is for keys, of which each
+/// The bytes that one push may carry. etcd takes requests of 1.5 MiB by default; the rest is for keys, of which each
 /// message has four and names the queue in each, and for names, in which a byte may be spelled as three.
 pub(super) const REQUEST_BYTES: usize = 384 * 1024;
 
-/// What is known of a caller's id.
+/// The known state of a caller's id.
 struct Known {
     /// The revision of its key, zero if there is none.
     written: i64,
@@ -78,7 +78,7 @@ impl Inner {
     pub(super) async fn push(&self, queue: &QueueName, messages: &[NewMessage]) -> Result<Vec<Pushed>> {
         let bytes: usize = messages.iter().map(NewMessage::bytes).sum();
         if bytes > REQUEST_BYTES {
-            let text = format!("{bytes} bytes at once are more than {REQUEST_BYTES}, the most of a push to etcd");
+            let text = format!("{bytes} bytes in one push are more than {REQUEST_BYTES}: push fewer messages at once");
             return Err(invalid(text));
         }
         for _ in 0..MOST_STARTS {
@@ -249,7 +249,7 @@ mod tests {
         }
     }
 
-    /// Of several of one id in one push the last one counts, and what is told of them as well.
+    /// Of several of one id in one push the last one counts, and the signal is about it as well.
     #[tokio::test]
     async fn the_last_of_one_id_takes_the_place_of_the_others() {
         let (_cluster, driver) = served();

@@ -1,4 +1,4 @@
-//! Handing out what is due, and repairing what needs it.
+//! Delivers due messages, and repairs damaged ones.
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
@@ -30,7 +30,7 @@ const NEAR: Micros = 3_000_000;
 /// For how many looks a client that lost a message to another keeps out of the way.
 const CROWDED: u32 = 4;
 
-/// What is due now.
+/// The messages due now, and the state of the queue.
 pub(super) struct Due {
     /// The soonest first.
     pub(super) entries: Vec<Entry>,
@@ -77,7 +77,7 @@ struct Plan<'a> {
     keys: HashSet<&'a ConcurrencyKey>,
 }
 
-/// What is to become of one message.
+/// The next step for one message.
 enum Fate {
     /// Or held back, if its key is in flight.
     Delivered(Micros, Record),
@@ -86,9 +86,9 @@ enum Fate {
 }
 
 impl Inner {
-    /// Two requests; a third one when nothing is due soon, when messages have to be buried, or when the number of those in
-    /// flight is limited. Starts over for what
-    /// others took in between, and for what stands behind messages whose concurrency key is in flight.
+    /// Two requests; a third one when nothing is due soon, when messages have to be buried, or when the number of those
+    /// in flight is limited. Starts over for messages that others took in between, and for messages behind those whose
+    /// concurrency key is in flight.
     pub(super) async fn receive(&self, request: &ReceiveRequest) -> Result<Received> {
         let mut turn = Turn::new(self, &request.queue);
         let mut asking = self.signals.asks(&request.queue, turn.now);
@@ -96,7 +96,7 @@ impl Inner {
         let mut next = None;
         for _ in 0..MOST_STARTS {
             next = match turn.gather(request, &mut gathered, asking.part.as_mut()).await {
-                // What was handed out is not to be lost over what could not be asked after.
+                // Messages already handed out are returned, even if a later request failed.
                 Err(_) if !gathered.deliveries.is_empty() => Some(Next::Now),
                 asked => asked?,
             };
@@ -110,7 +110,7 @@ impl Inner {
 }
 
 impl Turn<'_> {
-    /// Hands out once what is due; tells when to ask again, if that was all.
+    /// Hands out the due messages once; returns when to ask again, or `None` if there may be more now.
     async fn gather(
         &mut self,
         request: &ReceiveRequest,
@@ -142,7 +142,7 @@ impl Turn<'_> {
         }))
     }
 
-    /// What is due, up to `limit` messages; `None` while the queue is paused.
+    /// The due messages, up to `limit`; `None` while the queue is paused.
     async fn due(&self, limit: usize, part: Option<&Part>) -> Result<Option<Due>> {
         let (now, ended, limit) = (self.now + 1, self.leases_ended() + 1, limit.min(BATCH));
         let crowded = self.inner.crowded.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
@@ -154,7 +154,7 @@ impl Turn<'_> {
         let first = |(from, to): (Vec<u8>, Vec<u8>), limit| {
             TxnOp::get(from, Some(GetOptions::new().with_range(to).with_limit(limit).with_keys_only()))
         };
-        // Whoever stays in the line has to know in any case.
+        // A client that stays in the line needs the time in any case.
         let near = part.is_none_or(|part| part.spot.is_none()).then_some(now + NEAR);
         let mut gets = vec![
             TxnOp::get(self.keys.paused(), None),
@@ -171,7 +171,7 @@ impl Turn<'_> {
         let [paused, waiting, leased, later, ending, forgotten, held, limits, bucket, waiters @ ..] =
             answers.as_slice()
         else {
-            return Err(odd("an answer of another shape"));
+            return Err(odd("an answer of an unexpected form"));
         };
         if !paused.kvs().is_empty() {
             return Ok(None);
@@ -186,7 +186,7 @@ impl Turn<'_> {
             self.remove_strays(strays).await?;
         }
         entries.sort_unstable_by_key(|entry| (entry.place.at(), entry.number));
-        // Where others take what is due first, everybody starts somewhere else.
+        // Where others take the earliest due messages, each client starts somewhere else.
         let spare = entries.len().saturating_sub(limit);
         if crowded.is_ok() {
             entries.drain(..getrandom::u32().unwrap_or_default() as usize % (spare + 1));
@@ -198,7 +198,7 @@ impl Turn<'_> {
             (None, Some(_)) => Ahead::NotSoon,
             (soonest, _) => Ahead::Known(soonest),
         };
-        // Whoever makes room tells so: whatever is due later is asked for then.
+        // A client that makes room sends a signal: messages that are due later are asked for then.
         if limiter.room(self.now) == 0 && count > 0 {
             entries.clear();
             (more, next) = (false, Ahead::Known(Some(limiter.room_at(self.now))));
@@ -207,7 +207,7 @@ impl Turn<'_> {
         Ok(Some(Due { entries, more, next, count, limiter, waiters, held: !held.kvs().is_empty() }))
     }
 
-    /// Hands out messages, or buries them; tells whether all went as it was meant to.
+    /// Hands out messages, or buries them; returns whether all went as planned.
     async fn take(
         &self,
         due: &Due,
@@ -339,7 +339,8 @@ impl Turn<'_> {
             .with_recurrence(record.life.recurrence)
     }
 
-    /// What is left to others by a receive that takes so many, until `own` at the latest; `None` when that is not known.
+    /// The messages left to others by a receive that takes so many, until `own` at the latest; `None` when that is not
+    /// known.
     fn left(&self, due: &Due, taken: usize, own: Micros, limiter: &Limiter) -> Option<Soonest> {
         match (due.count.saturating_sub(taken as u64), due.next) {
             (0, Ahead::NotSoon) => None,
@@ -379,7 +380,7 @@ impl Turn<'_> {
         noticed.min()
     }
 
-    /// When somebody who asks first at the end of a lease, and then once more, finds that it has ended.
+    /// When a client that asks first at the end of a lease, and then once more, finds that it has ended.
     fn noticed(&self, until: Micros) -> Micros {
         if until > self.now { until } else { until + self.error() }
     }

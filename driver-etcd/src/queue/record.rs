@@ -1,4 +1,4 @@
-//! What stands beside a message's place: everything but its payload, as lines that `etcdctl get` shows.
+//! The record of a message: all of its data except the payload, as lines that `etcdctl get` shows.
 //!
 //! ```text
 //! tenure-message/1
@@ -154,7 +154,7 @@ impl Record {
         self.life.reason = Some(Reason::beginning_of(&format!("damaged: {what}")));
     }
 
-    /// Reads all whole lines that it can; tells what is wrong, if something is.
+    /// Reads all whole lines that it can; returns the fault, if there is one.
     fn read(&mut self, value: &[u8]) -> Option<&'static str> {
         let whole = value.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
         let text = std::str::from_utf8(&value[..whole]).ok();
@@ -172,7 +172,7 @@ impl Record {
         if whole < value.len() || !wanted.is_empty() {
             return Some("its record is cut off");
         }
-        odd.then_some("its record has a line that makes no sense")
+        odd.then_some("its record has an invalid line")
     }
 
     fn set(&mut self, field: &str, value: &str) -> Option<()> {
@@ -274,7 +274,7 @@ mod tests {
         }
         let odd = Record::decode(whole.replace("key=k", "key=%").as_bytes());
         assert_eq!(odd.life.doom(), Some(DeadCause::Damaged));
-        assert_eq!(odd.life.reason.unwrap().as_str(), "damaged: its record has a line that makes no sense");
+        assert_eq!(odd.life.reason.unwrap().as_str(), "damaged: its record has an invalid line");
         let odd = Record::decode(whole.replace("attempt=3", "attempt=x").as_bytes());
         assert_eq!((odd.life.doom(), odd.key), (Some(DeadCause::Damaged), Some(ConcurrencyKey::new("k").unwrap())));
         for foreign in [&b""[..], b"x", &[255; 40], b"tenure-message/2\n"] {

@@ -1,4 +1,4 @@
-//! What a receive repairs on its way: messages that are damaged, and what crashes and foreign hands have left.
+//! Repairs during a receive: damaged messages, and remains of crashes and of foreign writes.
 
 use etcd_client::{Compare, CompareOp, GetResponse, KeyValue, Txn, TxnOp};
 use tenure_core::Result;
@@ -11,8 +11,8 @@ use super::receive::{Due, Gathered};
 use super::turn::Turn;
 
 impl Turn<'_> {
-    /// Looks after what concurrency keys hold back when there is nothing else to do, and now and then; tells whether some
-    /// of it goes on.
+    /// Looks after held-back messages when there is nothing else to do, and now and then; returns whether it released
+    /// some of them.
     pub(super) async fn found_stranded(&self, due: &Due) -> Result<bool> {
         if !due.held {
             self.inner.held_looks.forget(&self.keys);

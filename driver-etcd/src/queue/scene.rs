@@ -1,4 +1,4 @@
-//! What the unit tests of queues share.
+//! Shared helpers of the unit tests of queues.
 
 use etcd_client::{Txn, TxnOp};
 use tenure_core::queue::QueueName;

@@ -1,4 +1,4 @@
-//! Ending deliveries, and making them last.
+//! Settles deliveries, and extends them.
 
 use std::collections::{HashMap, HashSet};
 

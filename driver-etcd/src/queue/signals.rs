@@ -1,8 +1,8 @@
-//! How the clients that wait on a queue share its messages out: as many ask as there are messages.
+//! How the clients that wait on a queue share its messages: as many clients ask as there are messages.
 //!
-//! Whoever makes a message due writes when that will be into the queue's signal, and whoever takes one writes what is left.
-//! Every client that waits has a place in the queue's [line](super::line), on a lease, and watches the signals and lines of
-//! all queues.
+//! A client that makes a message due writes the due time into the queue's signal. A client that takes a message writes
+//! the remaining ones. Every waiting client has a place in the queue's [line](super::line), on a lease, and watches the
+//! signals and lines of all queues.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -42,7 +42,7 @@ struct Sleepers {
     clock: Arc<Clock>,
     router: QueueRouter,
     queues: Mutex<HashMap<QueueName, Sleeper>>,
-    /// Told when an alarm may be another one.
+    /// Notified when the next alarm may have changed.
     changed: Notify,
 }
 
@@ -152,7 +152,7 @@ impl Part {
 }
 
 impl Asking<'_> {
-    /// The receive is answered; tells when it is worth asking again, now that others may do so.
+    /// The receive is answered; returns when it is worth asking again, now that others may do so.
     pub(super) fn answered(mut self, next: Next) -> Next {
         let is_in_front = self.ends();
         match next {
@@ -183,7 +183,8 @@ impl Sleepers {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes those whose time has come, and has those leave whom nobody would notice; tells for how long the others sleep.
+    /// Wakes the sleepers whose time has come, and removes those without a listener; returns for how long the others
+    /// sleep.
     fn wake_due(&self) -> Option<Duration> {
         let now = self.clock.now();
         let (mut next, mut left) = (None, Vec::new());
@@ -267,7 +268,7 @@ impl std::fmt::Debug for Signals {
 
 #[cfg(test)]
 impl Signals {
-    /// As if half of the lease had passed; tells since when it lasts.
+    /// As if half of the lease had passed; returns since when it lasts.
     pub(super) async fn half_is_over(&self) -> LeaseInstant {
         let mut lease = self.lease.lock().await;
         let lease = lease.as_mut().unwrap();
@@ -286,7 +287,7 @@ mod tests {
     use crate::EtcdDriver;
     use crate::scene::{served, unserved};
 
-    /// Somebody listens, without a server.
+    /// Adds a listener, without a server.
     fn listens(driver: &EtcdDriver, queue: &QueueName) -> Watch {
         let sleepers = &driver.inner.signals.standing.audience;
         sleepers.queues().entry(queue.clone()).or_default();

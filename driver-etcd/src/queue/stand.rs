@@ -1,4 +1,5 @@
-//! What a receive does in the line of those who wait: it takes a place when nothing is due, and leaves it with a message.
+//! The part of a receive in the line of waiting clients: it takes a place when no message is due, and leaves it with a
+//! message.
 
 use etcd_client::{Compare, CompareOp, DeleteOptions, GetOptions, GetResponse, PutOptions, Txn, TxnOp};
 use tenure_core::Result;
@@ -24,12 +25,12 @@ pub(super) struct Waiters {
     ahead: Option<u64>,
 }
 
-/// What is due next, as far as a look saw.
+/// The next due time, as far as a look saw.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Ahead {
-    /// This.
+    /// At this time.
     Known(Option<Micros>),
-    /// Nothing within some seconds.
+    /// None within some seconds.
     NotSoon,
 }
 
@@ -39,14 +40,14 @@ impl Turn<'_> {
         self.signal_all(&[due])
     }
 
-    /// What makes as many look as there are due times. Of a queue that was struck off the list nobody waits for anything,
-    /// and no list would remove the signal.
+    /// Makes as many clients look as there are due times. A queue that was struck off the list has no waiters, and no
+    /// list would remove the signal.
     pub(super) fn signal_all(&self, due: &[Micros]) -> TxnOp {
         let listed = Compare::create_revision(self.keys.registered.as_slice(), CompareOp::Greater, 0);
         TxnOp::txn(Txn::new().when([listed]).and_then([self.signal_listed(due)]))
     }
 
-    /// The same for whoever lists the queue in the same step.
+    /// The same for a caller that lists the queue in the same step.
     pub(super) fn signal_listed(&self, due: &[Micros]) -> TxnOp {
         TxnOp::put(self.keys.wake.as_slice(), Soonest::of(due, self.now).spelled(), None)
     }
@@ -68,7 +69,7 @@ impl Turn<'_> {
     }
 
     pub(super) fn waiters(&self, revision: i64, answers: &[GetResponse]) -> Result<Waiters> {
-        let [signal, all, own @ ..] = answers else { return Err(odd("an answer of another shape")) };
+        let [signal, all, own @ ..] = answers else { return Err(odd("an answer of an unexpected form")) };
         let signal = written(signal);
         let ahead = match own {
             [before, upto] if upto.count() > before.count() => u64::try_from(before.count()).ok(),
@@ -77,8 +78,9 @@ impl Turn<'_> {
         Ok(Waiters { revision, signal, any: all.count() > 0, ahead })
     }
 
-    /// What goes along with the messages that a receive takes: the client leaves the line, with those before it if it came
-    /// instead of them, and the others learn what is left. Unless more came since the look: they know of that.
+    /// The change that goes along with the messages that a receive takes: the client leaves the line, with those before
+    /// it if it came instead of them, and the others learn the rest. Unless more came since the look: they know of
+    /// that.
     pub(super) fn leave_line(&self, waiters: &Waiters, part: Option<&Part>, left: Option<Soonest>) -> Option<TxnOp> {
         let mut operations = Vec::new();
         if let Some((place, part)) = part.and_then(|part| Some((part.spot.as_ref()?.key.as_slice(), part))) {
@@ -97,8 +99,8 @@ impl Turn<'_> {
         (!operations.is_empty()).then(|| TxnOp::txn(Txn::new().and_then(operations)))
     }
 
-    /// The client waits where it is in the line, or takes a place; tells when something is due; what is due already
-    /// is not to be asked for before there is room under the queue's limits.
+    /// The client waits where it is in the line, or takes a place; returns when something is due; a message that is due
+    /// already is not to be asked for before there is room under the queue's limits.
     pub(super) async fn wait_in_line(
         &self,
         part: &mut Part,
@@ -108,7 +110,7 @@ impl Turn<'_> {
     ) -> Result<Option<Micros>> {
         let (stands, next) = match (&part.spot, waiters.ahead, next) {
             (Some(Spot { key, .. }), Some(ahead), Ahead::Known(next)) => {
-                // The place lasts for as long as somebody asks. Its end would be an event of the watch.
+                // The place lasts for as long as a receive asks. Its end would be an event of the watch.
                 self.inner.signals.lease().await?;
                 (stands(Place { key: key.clone(), ahead }, next, waiters.revision), next)
             }
@@ -137,8 +139,8 @@ impl Turn<'_> {
             }
         };
         let [waiting, leased, before, now] =
-            reads(&answer).try_into().map_err(|_| odd("an answer of another shape"))?;
-        // Who made room since the look has told so.
+            reads(&answer).try_into().map_err(|_| odd("an answer of an unexpected form"))?;
+        // A client that made room since the look has sent a signal.
         let room_at = if written(&now) == signal { room_at } else { 0 };
         let due = self.soonest([&waiting, &leased]).map(|due| if due <= self.now { due.max(room_at) } else { due });
         let place = Place { key, ahead: u64::try_from(before.count()).unwrap_or_default() };
@@ -170,7 +172,7 @@ mod tests {
             self.inner.txn(Txn::new().and_then([TxnOp::put(self.spot(at), "", None)])).await.unwrap();
         }
 
-        /// As somebody sees it whose place that is.
+        /// As seen by the client that has this place.
         async fn seen_by(&self, part: Option<&Part>) -> Waiters {
             let (revision, answers) = self.look_at(self.look_at_waiters(part)).await.unwrap();
             self.waiters(revision, &answers).unwrap()
@@ -199,7 +201,7 @@ mod tests {
     #[tokio::test]
     async fn who_takes_a_message_leaves_the_line_and_tells_what_is_left() {
         let left = Some(Soonest { due: 5, wanted: 2 });
-        // Whether it has a place, came instead of others, what is left, and whether somebody told something since.
+        // Whether it has a place, came instead of others, the rest, and whether another client sent a signal since.
         for (has_place, instead, left, since, stay, told) in [
             (true, false, None, false, &[1, 3][..], Some("0 1")),
             (true, true, None, false, &[3], Some("0 1")),
@@ -293,7 +295,8 @@ mod tests {
         assert!(driver.inner.signals.half_is_over().await > since);
     }
 
-    /// What is due already is not to be asked for before there is room, unless somebody has made room since.
+    /// A message that is due already is not to be asked for before there is room, unless another client has made room
+    /// since.
     #[tokio::test]
     async fn who_takes_a_place_waits_for_room_unless_somebody_has_told_of_some() {
         let (_cluster, driver) = served();

@@ -26,7 +26,7 @@ pub(super) struct Turn<'a> {
 pub(super) struct Applied {
     pub(super) revision: i64,
     pub(super) steps: Vec<Option<Vec<GetResponse>>>,
-    /// For each step, whether what was to be done instead was done.
+    /// For each step, whether its alternative was done.
     pub(super) instead: Vec<bool>,
 }
 
@@ -39,7 +39,7 @@ impl<'a> Turn<'a> {
         self.now = self.inner.clock.now();
     }
 
-    /// Leases that end by then are taken for ended: somebody else's clock may be behind.
+    /// Leases that end by then are taken for ended: another client's clock may be behind.
     pub(super) fn leases_ended(&self) -> Micros {
         self.now.saturating_sub(self.error())
     }
@@ -139,7 +139,7 @@ impl<'a> Turn<'a> {
         Ok(self.look_at(gets).await?.1)
     }
 
-    /// Also tells the revision.
+    /// Also returns the revision.
     pub(super) async fn look_at(&self, gets: Vec<TxnOp>) -> Result<(i64, Vec<GetResponse>)> {
         let answer = self.inner.txn(Txn::new().and_then(gets)).await?;
         Ok((crate::link::revision(&answer)?, reads(&answer)))
@@ -165,7 +165,7 @@ impl<'a> Turn<'a> {
         Ok(Some(Applied { revision, steps, instead }))
     }
 
-    /// One step; tells whether it was carried out.
+    /// One step; returns whether it was carried out.
     pub(super) async fn apply_one(&self, step: TxnOp, also: Option<TxnOp>) -> Result<bool> {
         let applied = self.apply(Vec::new(), vec![step], also).await?;
         Ok(applied.is_some_and(|applied| applied.steps.first().is_some_and(Option::is_some)))
@@ -257,7 +257,7 @@ impl<'a> Turn<'a> {
 
 /// What a step read if it was carried out, and whether its alternative was.
 fn step_answer(answer: TxnOpResponse) -> Result<(Option<Vec<GetResponse>>, bool)> {
-    let TxnOpResponse::Txn(step) = answer else { return Err(odd("an answer of another shape")) };
+    let TxnOpResponse::Txn(step) = answer else { return Err(odd("an answer of an unexpected form")) };
     if step.succeeded() {
         return Ok((Some(reads(&step)), false));
     }

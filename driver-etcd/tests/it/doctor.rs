@@ -63,12 +63,12 @@ async fn whether_users_have_to_sign_in_is_told() {
     let anybody = Client::new(EtcdDriver::connect(&cluster.url()).await.unwrap());
     let checkup = anybody.doctor().await.unwrap();
     let users = found(&checkup, Topic::Rights);
-    assert!(users.concern == Concern::Note && users.seen.contains("nobody has to sign in"), "{checkup}");
+    assert!(users.concern == Concern::Note && users.seen.contains("authentication is off"), "{checkup}");
 
     let mut etcd = crate::common::raw(&cluster).await;
     let given = Client::new(EtcdDriver::new(EtcdConfig::through(etcd.clone())));
     let checkup = given.doctor().await.unwrap();
-    assert!(found(&checkup, Topic::Rights).seen.contains("this client may look after"), "{checkup}");
+    assert!(found(&checkup, Topic::Rights).seen.contains("this client may administer"), "{checkup}");
     etcd.user_add("root", "rootpw", None).await.unwrap();
     etcd.user_grant_role("root", "root").await.unwrap();
     etcd.role_add("app").await.unwrap();
@@ -77,7 +77,7 @@ async fn whether_users_have_to_sign_in_is_told() {
     etcd.user_grant_role("app", "app").await.unwrap();
     etcd.auth_enable().await.unwrap();
     for (user, concern, seen) in
-        [("root:rootpw", Concern::Note, "may look after all 2"), ("app:s3cret", Concern::Fine, "looks after no others")]
+        [("root:rootpw", Concern::Note, "may administer all 2"), ("app:s3cret", Concern::Fine, "may not administer")]
     {
         let url = cluster.url().replace("etcd://", &format!("etcd://{user}@"));
         let client = Client::new(EtcdDriver::connect(&url).await.unwrap());

@@ -8,11 +8,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::common::*;
+use etcd_client::{AlarmAction, AlarmOptions, AlarmType};
+use tenure_core::ErrorKind;
 use tenure_core::driver::{
     Attempts, Cancelled, Delay, DelayQueue as _, DelayQueueExt as _, Due, Lease, MessageState, NewMessage, Next,
     Pushed, ReceiveRequest, Rescheduled, Settled,
 };
-use tenure_core::queue::{ConcurrencyKey, MessageId};
+use tenure_core::queue::{ConcurrencyKey, Job, MessageId};
 use tenure_etcd::EtcdDriver;
 use tenure_testkit::{ClockShim, EtcdCluster, TcpProxy, TempDir};
 
@@ -44,6 +46,37 @@ async fn a_hundred_messages_cost_five_requests_and_leave_nothing() {
     assert_eq!(cost(), 1.0);
     assert!(driver.list_queues(None, 10).await.unwrap().queues.is_empty());
     assert_eq!(key_count(&mut raw(&cluster).await).await, 0);
+}
+
+/// It refuses all that writes, receives included, until there is room and its alarm is taken back.
+#[tokio::test]
+async fn a_full_database_is_an_outage_that_passes() {
+    let cluster = server();
+    let (client, mut etcd) = (client(&cluster), raw(&cluster).await);
+    let jobs = client.queue_of_bytes("jobs").unwrap();
+    let worker = jobs.worker().start(async |_: Job<Vec<u8>>| ()).unwrap();
+    jobs.push(&b"a".to_vec()).delay(2 * SECOND).await.unwrap();
+    let member = etcd.member_list().await.unwrap().members()[0].id();
+    let options = || {
+        Some(AlarmOptions::new()).map(|mut options| {
+            options.with_member(member);
+            options
+        })
+    };
+    etcd.alarm(AlarmAction::Activate, AlarmType::Nospace, options()).await.unwrap();
+    let errors = [
+        jobs.push(&b"b".to_vec()).await.map(drop).unwrap_err(),
+        client.lock("a").try_acquire().await.map(drop).unwrap_err(),
+    ];
+    for error in errors {
+        assert!(error.kind() == ErrorKind::Unavailable && error.to_string().contains("etcd is full"), "{error}");
+    }
+    let refused = || cluster.metric(0, "grpc_server_handled_total{grpc_code=\"ResourceExhausted\"").unwrap_or_default();
+    let before = refused();
+    until("a receive is refused", async || refused() > before).await;
+    etcd.alarm(AlarmAction::Deactivate, AlarmType::Nospace, options()).await.unwrap();
+    until("it is handled", async || worker.stats().handled == 1).await;
+    worker.shutdown(PATIENCE).await;
 }
 
 #[tokio::test]

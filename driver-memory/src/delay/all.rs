@@ -1,15 +1,25 @@
 //! All queues of one store, behind one mutex.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use tenure_core::FenceFloor;
 use tenure_core::driver::{QueuePage, Rest};
 use tenure_core::queue::QueueName;
+use tenure_core::rules::queues::{Caps, Clock, Rule};
 use tokio::time::Instant;
 
-use super::slot::Nanos;
-use super::state::{Counters, QueueCaps, QueueState, Turn};
+use super::state::{Counters, MemoryRows, QueueCaps, QueueState};
+
+/// How many messages one receive looks at beyond those that it hands out.
+const LOOKS: usize = 1000;
+/// The unit of the queues' clock.
+const TICK: Duration = Duration::from_nanos(1);
+
+/// The rule of one request.
+pub(crate) type QueueRule<'a, 'b> = Rule<'a, MemoryRows<'b>>;
 
 /// Locked after the locks of the store, never before them.
 #[derive(Debug)]
@@ -43,28 +53,31 @@ impl Queues {
         *self.locked() = Inner { states: BTreeMap::new(), counters };
     }
 
-    /// Decides on one queue. Tells also whether a message of it is due sooner than before.
+    /// Decides on one queue. Also returns whether a message of it is due sooner than before.
     pub(crate) fn decide<T>(
         &self,
         queue: &QueueName,
         caps: QueueCaps,
-        decision: impl FnOnce(&mut QueueState, &mut Turn<'_>) -> T,
+        decision: impl FnOnce(&mut QueueRule<'_, '_>) -> Result<T, Infallible>,
     ) -> (T, bool) {
         let mut inner = self.locked();
-        let now = self.now();
+        let clock = self.clock();
         let Inner { states, counters } = &mut *inner;
         let state = match states.get_mut(queue) {
             Some(state) => state,
             None => states.entry(queue.clone()).or_default(),
         };
-        let mut turn = Turn { now, caps, counters };
-        let before = state.soonest(now);
-        let answer = decision(state, &mut turn);
-        let sooner = state.soonest(now).is_some_and(|at| before.is_none_or(|before| at < before));
-        if state.is_idle() {
+        state.forget_settled(clock.now());
+        let mut rows = MemoryRows { state, counters };
+        let caps = Caps { dead_letters: caps.dead_letters, looks: LOOKS, answer_bytes: usize::MAX };
+        let mut rule = Rule::new(&mut rows, clock, caps);
+        let Ok(before) = rule.soonest();
+        let Ok(answer) = decision(&mut rule);
+        let Ok(after) = rule.soonest();
+        if rows.state.is_idle() {
             states.remove(queue);
         }
-        (answer, sooner)
+        (answer, after.is_some_and(|at| before.is_none_or(|before| at < before)))
     }
 
     pub(crate) fn list(&self, after: Option<&QueueName>, max: usize) -> QueuePage {
@@ -76,10 +89,10 @@ impl Queues {
         QueuePage::new(queues, rest)
     }
 
-    fn now(&self) -> Nanos {
+    fn clock(&self) -> Clock {
         let now = Instant::now();
         let passed = now.saturating_duration_since(*self.start.get_or_init(|| now));
-        Nanos::try_from(passed.as_nanos()).expect("a process lives less than five centuries")
+        Clock::new(u64::try_from(passed.as_nanos()).expect("a process lives less than five centuries"), TICK)
     }
 
     /// A panic inside a decision would be a bug of this crate; the other queues are still good.
@@ -90,8 +103,6 @@ impl Queues {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use tenure_core::driver::{
         Delay, Lease, MessageState, NamedId, NewMessage, Payload, Pushed, ReceiveRequest, Settle, Settlement,
     };
@@ -111,20 +122,17 @@ mod tests {
         fn push(&self, id: &str) -> Pushed {
             let id = NamedId::new(MessageId::named(id).unwrap(), Delay::new(WINDOW).unwrap());
             let message = NewMessage::new(Payload::new(*b"").unwrap()).with_id(Some(id));
-            let decide = |state: &mut QueueState, turn: &mut Turn<'_>| state.push(turn, &[message]).unwrap().remove(0);
-            self.queues.decide(&self.queue, QueueCaps::DEFAULT, decide).0
+            self.queues.decide(&self.queue, QueueCaps::DEFAULT, |rule| rule.push(&[message])).0.remove(0)
         }
 
         fn handle_all(&self) {
             let lease = Lease::new(Duration::from_secs(10)).unwrap();
             let request = ReceiveRequest::new(self.queue.clone(), 100, lease);
-            let decide = |state: &mut QueueState, turn: &mut Turn<'_>| {
+            self.queues.decide(&self.queue, QueueCaps::DEFAULT, |rule| {
+                let received = rule.receive(&request)?;
                 let settle = |receipt| Settle::new(receipt, Settlement::Ack);
-                let settles: Vec<_> =
-                    state.receive(turn, &request).deliveries.iter().map(|delivery| settle(delivery.receipt)).collect();
-                state.settle(turn, &settles);
-            };
-            self.queues.decide(&self.queue, QueueCaps::DEFAULT, decide);
+                rule.settle(&received.deliveries.iter().map(|delivery| settle(delivery.receipt)).collect::<Vec<_>>())
+            });
         }
 
         fn is_kept(&self) -> bool {

@@ -1,5 +1,7 @@
 //! Delay queues: requests to decisions, decisions to answers.
 
+use std::convert::Infallible;
+
 use async_trait::async_trait;
 use tenure_core::driver::{
     Cancelled, DeadPage, DeadPlace, DeadSelection, Delay, DelayQueue, Exchanged, Exclusion, Extended, Extension,
@@ -10,7 +12,8 @@ use tenure_core::driver::{
 use tenure_core::queue::{MessageId, QueueLimits, QueueName};
 use tenure_core::{Error, ErrorKind, Result};
 
-use super::state::{QueueCaps, QueueState, Turn};
+use super::all::QueueRule;
+use super::state::QueueCaps;
 use crate::driver::MemoryDriver;
 use crate::link::Failure;
 use crate::link::Operation;
@@ -34,75 +37,76 @@ impl DelayQueue for MemoryDriver {
         let QueueCaps { backlog: most, request_bytes, .. } = self.caps().queues;
         let bytes: usize = messages.iter().map(NewMessage::bytes).sum();
         if bytes > request_bytes {
-            let text = format!("{bytes} bytes in one push are more than {request_bytes}");
+            let text = format!("{bytes} bytes in one push are more than {request_bytes}: push fewer messages at once");
             return Err(Error::new(ErrorKind::InvalidArgument, text));
         }
         let messages = messages.to_vec();
-        let pushed = self.turn(Operation::Push, queue, move |state, turn| state.push(turn, &messages)).await?;
-        pushed.ok_or_else(|| Error::new(ErrorKind::LimitReached, format!("the queue is full: it holds up to {most}")))
+        let push = move |rule: &mut QueueRule<'_, '_>| {
+            if rule.fits(&messages, most)? { rule.push(&messages).map(Some) } else { Ok(None) }
+        };
+        let pushed = self.turn(Operation::Push, queue, push).await?;
+        let full = || format!("the queue is full: it holds up to {most} messages");
+        pushed.ok_or_else(|| Error::new(ErrorKind::LimitReached, full()))
     }
 
     async fn exchange(&self, settles: &[Settle], request: &ReceiveRequest) -> Result<Exchanged> {
         let (settles, asked) = (settles.to_vec(), request.clone());
         let operation = if asked.max == 0 { Operation::Settle } else { Operation::Receive };
-        self.turn(operation, &request.queue, move |state, turn| {
-            Exchanged::new(state.settle(turn, &settles), state.receive(turn, &asked))
-        })
-        .await
+        let exchange = move |rule: &mut QueueRule<'_, '_>| {
+            let settled = rule.settle(&settles)?;
+            Ok(Exchanged::new(settled, rule.receive(&asked)?))
+        };
+        self.turn(operation, &request.queue, exchange).await
     }
 
     async fn extend(&self, queue: &QueueName, extensions: &[Extension]) -> Result<Vec<Extended>> {
         let asked = extensions.to_vec();
-        self.turn(Operation::Extend, queue, move |state, turn| state.extend(turn.now, &asked)).await
+        self.turn(Operation::Extend, queue, move |rule| rule.extend(&asked)).await
     }
 
     async fn cancel(&self, queue: &QueueName, id: &MessageId) -> Result<Cancelled> {
         let id = id.clone();
-        self.operate(queue, move |state, turn| state.cancel(turn.now, &id)).await
+        self.operate(queue, move |rule| rule.cancel(&id)).await
     }
 
     async fn reschedule(&self, queue: &QueueName, id: &MessageId, delay: Delay) -> Result<Rescheduled> {
         let id = id.clone();
-        self.operate(queue, move |state, turn| state.reschedule(turn.now, &id, delay)).await
+        self.operate(queue, move |rule| rule.reschedule(&id, delay)).await
     }
 
     async fn give_turn(&self, queue: &QueueName, id: &MessageId, turn: &LockTurn) -> Result<TurnGiven> {
         let (id, given) = (id.clone(), turn.clone());
-        self.operate(queue, move |state, _| state.give_turn(&id, &given)).await
+        self.operate(queue, move |rule| rule.give_turn(&id, &given)).await
     }
 
     async fn get(&self, queue: &QueueName, id: &MessageId) -> Result<Option<MessageInfo>> {
         let id = id.clone();
-        self.operate(queue, move |state, turn| state.get(turn.now, &id)).await
+        self.operate(queue, move |rule| rule.get(&id)).await
     }
 
     async fn list(&self, queue: &QueueName, which: Listed, from: Option<ListPlace>, max: usize) -> Result<MessagePage> {
-        self.operate(queue, move |state, turn| state.list(turn.now, which, from, max)).await
+        self.operate(queue, move |rule| rule.list(which, from, max)).await
     }
 
     async fn limit(&self, queue: &QueueName, limits: &QueueLimits) -> Result<()> {
         let limits = *limits;
-        self.operate(queue, move |state, _| state.limit(&limits)).await
+        self.operate(queue, move |rule| rule.limit(limits)).await
     }
 
     async fn stats(&self, queue: &QueueName) -> Result<QueueStats> {
-        self.operate(queue, |state, turn| state.stats(turn.now)).await
+        self.operate(queue, |rule| rule.stats()).await
     }
 
     async fn pause(&self, queue: &QueueName) -> Result<()> {
-        self.operate(queue, |state, _| state.set_flow(Flow::Paused)).await
+        self.operate(queue, |rule| rule.set_flow(Flow::Paused)).await
     }
 
     async fn resume(&self, queue: &QueueName) -> Result<()> {
-        self.operate(queue, |state, _| state.set_flow(Flow::Running)).await
+        self.operate(queue, |rule| rule.set_flow(Flow::Running)).await
     }
 
     async fn purge(&self, queue: &QueueName, max: usize, from: Option<PurgePlace>) -> Result<PurgeStep> {
-        self.operate(queue, move |state, turn| {
-            let newest = from.map_or(turn.counters.number, |place| place.newest);
-            state.purge(turn.now, max, newest)
-        })
-        .await
+        self.operate(queue, move |rule| rule.purge(max, from)).await
     }
 
     async fn list_queues(&self, after: Option<QueueName>, max: usize) -> Result<QueuePage> {
@@ -112,17 +116,17 @@ impl DelayQueue for MemoryDriver {
     }
 
     async fn dead_list(&self, queue: &QueueName, after: Option<DeadPlace>, max: usize) -> Result<DeadPage> {
-        self.operate(queue, move |state, turn| state.dead_list(turn.now, after, max)).await
+        self.operate(queue, move |rule| rule.dead_list(after, max)).await
     }
 
     async fn dead_redrive(&self, queue: &QueueName, which: &DeadSelection, delay: Delay) -> Result<Redriven> {
         let which = which.clone();
-        self.operate(queue, move |state, turn| state.dead_redrive(turn.now, &which, delay)).await
+        self.operate(queue, move |rule| rule.dead_redrive(&which, delay)).await
     }
 
     async fn dead_purge(&self, queue: &QueueName, which: &DeadSelection) -> Result<Purged> {
         let which = which.clone();
-        self.operate(queue, move |state, turn| state.dead_purge(turn.now, &which)).await
+        self.operate(queue, move |rule| rule.dead_purge(&which)).await
     }
 
     async fn watch(&self, queue: &QueueName) -> Result<Watch> {
@@ -135,7 +139,7 @@ impl MemoryDriver {
     async fn operate<T: Send + 'static>(
         &self,
         queue: &QueueName,
-        decision: impl FnOnce(&mut QueueState, &mut Turn<'_>) -> T + Send + 'static,
+        decision: impl FnOnce(&mut QueueRule<'_, '_>) -> Result<T, Infallible> + Send + 'static,
     ) -> Result<T> {
         self.turn(Operation::Operate, queue, decision).await
     }
@@ -145,7 +149,7 @@ impl MemoryDriver {
         &self,
         operation: Operation,
         queue: &QueueName,
-        decision: impl FnOnce(&mut QueueState, &mut Turn<'_>) -> T + Send + 'static,
+        decision: impl FnOnce(&mut QueueRule<'_, '_>) -> Result<T, Infallible> + Send + 'static,
     ) -> Result<T> {
         let queue = queue.clone();
         let apply = move |store: &crate::store::Store| store.decide_queue(&queue, decision);

@@ -1,4 +1,4 @@
-//! A map by message numbers, which the store gives out one after the other.
+//! A map by message numbers, which the store assigns in sequence.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -18,7 +18,7 @@ impl Hasher for InOrder {
         bytes.iter().for_each(|byte| self.write_u64(self.0 << 8 | u64::from(*byte)));
     }
 
-    /// The lower bits choose the place, the upper ones tell apart who shares it.
+    /// The lower bits choose the place, the upper ones distinguish the numbers that share it.
     fn write_u64(&mut self, number: u64) {
         self.0 = number ^ number << 57;
     }

@@ -1,13 +1,15 @@
-//! The state of one queue, and how a message moves between its sets.
+//! The rows of one queue.
 
 use std::collections::{BTreeSet, HashMap};
+use std::convert::Infallible;
+use std::ops::{Bound, RangeInclusive};
 
-use tenure_core::driver::{Flow, IfKnown, MessageState, NewMessage, Pushed};
+use tenure_core::FencingToken;
+use tenure_core::driver::{DeadLetter, DeadPlace, Flow};
 use tenure_core::queue::{ConcurrencyKey, MessageId};
+use tenure_core::rules::queues::{At, Discarded, Head, Line, Message, Moment, Place, Rows};
 
-use super::limiter::Limiter;
 use super::numbered::Numbered;
-use super::slot::{At, Nanos, Place, Slot};
 
 /// The caps of the queues of a store.
 #[derive(Clone, Copy, Debug)]
@@ -28,60 +30,35 @@ pub(crate) struct Counters {
     pub(crate) fence: u64,
 }
 
-/// What one request may use of its store.
-pub(crate) struct Turn<'a> {
-    pub(crate) now: Nanos,
-    pub(crate) caps: QueueCaps,
-    pub(crate) counters: &'a mut Counters,
-}
-
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct QueueState {
-    pub(super) slots: Numbered<Slot>,
-    pub(super) waiting: BTreeSet<At>,
-    pub(super) leased: BTreeSet<At>,
-    pub(super) dead: BTreeSet<At>,
-    pub(super) keys: HashMap<ConcurrencyKey, Keyed>,
+    head: Head,
+    messages: Numbered<Box<Message>>,
+    /// By the numbers of [`Line`].
+    lines: [BTreeSet<At>; 4],
+    keys: HashMap<ConcurrencyKey, Keyed>,
     names: HashMap<MessageId, Known>,
     /// Names of acknowledged messages, by the end of their window.
-    settled: BTreeSet<(Nanos, MessageId)>,
-    pub(super) flow: Flow,
-    pub(super) limiter: Limiter,
+    settled: BTreeSet<(Moment, MessageId)>,
 }
 
 /// The messages of one key that matter to each other.
 #[derive(Debug, Default)]
-pub(super) struct Keyed {
-    pub(super) in_flight: Option<u64>,
-    pub(super) held: BTreeSet<At>,
+struct Keyed {
+    in_flight: Option<u64>,
+    held: BTreeSet<At>,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Known {
     Stored(u64),
-    Settled(Nanos),
-}
-
-impl Default for QueueState {
-    fn default() -> Self {
-        Self {
-            slots: Numbered::default(),
-            waiting: BTreeSet::new(),
-            leased: BTreeSet::new(),
-            dead: BTreeSet::new(),
-            keys: HashMap::new(),
-            names: HashMap::new(),
-            settled: BTreeSet::new(),
-            flow: Flow::Running,
-            limiter: Limiter::default(),
-        }
-    }
+    Settled(Moment),
 }
 
 impl QueueState {
     /// Whether an operator should see it.
     pub(crate) fn is_listed(&self) -> bool {
-        !self.slots.is_empty() || self.flow == Flow::Paused || !self.limiter.limits().is_none()
+        !self.messages.is_empty() || self.head.flow == Flow::Paused || !self.head.limits.is_none()
     }
 
     /// Whether it is worth memory.
@@ -89,182 +66,211 @@ impl QueueState {
         !self.is_listed() && self.names.is_empty()
     }
 
-    /// The soonest instant at which asking is worthwhile; `None` while paused.
-    pub(crate) fn soonest(&self, now: Nanos) -> Option<Nanos> {
-        if self.flow == Flow::Paused {
-            return None;
-        }
-        let heads = [self.waiting.first(), self.leased.first()];
-        let due = heads.into_iter().flatten().map(|(at, _)| *at).min()?;
-        Some(due.max(self.room_at(now)))
-    }
-
-    /// How many deliveries the limits allow.
-    pub(super) fn room(&self, now: Nanos) -> usize {
-        self.free_places(now).min(self.limiter.tokens(now))
-    }
-
-    /// When the limits allow a delivery, as far as is known now.
-    fn room_at(&self, now: Nanos) -> Nanos {
-        let surplus = self.max_in_flight().and_then(|most| self.live(now).count().checked_sub(most));
-        let place = surplus.and_then(|surplus| self.live(now).nth(surplus));
-        place.map_or(0, |(at, _)| *at).max(self.limiter.next_token(now))
-    }
-
-    fn free_places(&self, now: Nanos) -> usize {
-        self.max_in_flight().map_or(usize::MAX, |most| most.saturating_sub(self.live(now).count()))
-    }
-
-    fn max_in_flight(&self) -> Option<usize> {
-        self.limiter.limits().max_in_flight().map(|most| most.get() as usize)
-    }
-
-    /// The leases that last, the soonest end first.
-    pub(super) fn live(&self, now: Nanos) -> impl Iterator<Item = &At> {
-        self.leased.range((now + 1, 0)..)
-    }
-
-    pub(super) fn alive(&self) -> u64 {
-        (self.slots.len() - self.dead.len()) as u64
-    }
-
-    /// Stores messages, all or none; `None` when they are too many.
-    pub(crate) fn push(&mut self, turn: &mut Turn<'_>, messages: &[NewMessage]) -> Option<Vec<Pushed>> {
-        self.forget_settled(turn.now);
-        let fresh = messages.iter().filter(|message| self.known(turn.now, message).is_none()).count() as u64;
-        if self.alive() + fresh > turn.caps.backlog {
-            return None;
-        }
-        Some(messages.iter().map(|message| self.push_one(turn, message)).collect())
-    }
-
-    fn push_one(&mut self, turn: &mut Turn<'_>, message: &NewMessage) -> Pushed {
-        let replaced = match (self.known(turn.now, message), message.if_known) {
-            (None, _) => None,
-            (Some(MessageState::Scheduled | MessageState::Ready), IfKnown::Replace) => {
-                message.id.as_ref().and_then(|named| self.find(&named.id))
-            }
-            (Some(state), _) => return Pushed::Duplicate(state),
-        };
-        if let Some(number) = replaced {
-            self.remove(number, None);
-        }
-        turn.counters.number += 1;
-        let number = turn.counters.number;
-        let slot = Slot::new(turn.now, message);
-        let id = slot.id(number);
-        if message.id.is_some() {
-            self.names.insert(id.clone(), Known::Stored(number));
-        }
-        self.waiting.insert((slot.place.at(), number));
-        self.slots.insert(number, slot);
-        if replaced.is_some() { Pushed::Replaced(id) } else { Pushed::Stored(id) }
-    }
-
-    fn known(&self, now: Nanos, message: &NewMessage) -> Option<MessageState> {
-        match self.names.get(&message.id.as_ref()?.id)? {
-            Known::Stored(number) => self.slots.get(number).map(|slot| slot.state(now)),
-            Known::Settled(until) if *until > now => Some(MessageState::Settled),
-            Known::Settled(_) => None,
-        }
-    }
-
     /// Drops a few names whose window has ended.
-    pub(super) fn forget_settled(&mut self, now: Nanos) {
+    pub(crate) fn forget_settled(&mut self, now: Moment) {
         for _ in 0..4 {
-            match self.settled.first() {
-                Some((until, _)) if *until <= now => {
-                    let (until, id) = self.settled.pop_first().expect("it was there");
-                    if matches!(self.names.get(&id), Some(Known::Settled(end)) if *end == until) {
-                        self.names.remove(&id);
-                    }
-                }
-                _ => return,
+            if self.settled.first().is_none_or(|(until, _)| *until > now) {
+                return;
+            }
+            let Some((until, id)) = self.settled.pop_first() else { return };
+            if matches!(self.names.get(&id), Some(Known::Settled(end)) if *end == until) {
+                self.names.remove(&id);
             }
         }
     }
 
-    /// The number of a stored message.
-    pub(super) fn find(&self, id: &MessageId) -> Option<u64> {
-        match (id.as_number(), self.names.get(id)) {
-            (Some(number), _) => self.slots.get(&number).filter(|slot| slot.named.is_none()).map(|_| number),
-            (None, Some(Known::Stored(number))) => Some(*number),
-            _ => None,
+    fn line(&self, line: Line) -> &BTreeSet<At> {
+        &self.lines[line as usize]
+    }
+
+    fn enter(&mut self, number: u64, place: Place, key: Option<&ConcurrencyKey>) {
+        self.lines[place.line as usize].insert((place.at, number));
+        let Some(key) = key.filter(|_| matches!(place.line, Line::Held | Line::Leased)) else { return };
+        let keyed = self.keys.entry(key.clone()).or_default();
+        match place.line {
+            Line::Held => drop(keyed.held.insert((place.at, number))),
+            _ => keyed.in_flight = Some(number),
         }
     }
 
-    /// Moves a message to another place. If it was in flight, or was the one of its key to go next, the next of its
-    /// key may go. One that is dead let the next one go when it died.
-    pub(super) fn relocate(&mut self, number: u64, to: Place) {
-        let Some(slot) = self.slots.get_mut(&number) else { return };
-        let from = std::mem::replace(&mut slot.place, to);
-        let key = slot.key.clone();
-        self.take_out(number, from, key.as_ref());
-        match to {
-            Place::Waiting(at) => self.waiting.insert((at, number)),
-            Place::Leased(at) => self.leased.insert((at, number)),
-            Place::Dead(at) => self.dead.insert((at, number)),
-            Place::Held(at) => match key.as_ref() {
-                Some(key) => self.keys.entry(key.clone()).or_default().held.insert((at, number)),
-                None => self.waiting.insert((at, number)),
-            },
-        };
-        let Some(key) = key else { return };
-        match to {
-            Place::Leased(_) => self.keys.entry(key).or_default().in_flight = Some(number),
-            Place::Waiting(_) | Place::Dead(_) if !from.is_dead() => self.free(&key),
-            Place::Waiting(_) | Place::Dead(_) | Place::Held(_) => {}
-        }
-    }
-
-    /// Removes a message for good. Its name is free again, unless it stays known for a window.
-    pub(super) fn remove(&mut self, number: u64, known_until: Option<Nanos>) {
-        let Some(slot) = self.slots.remove(&number) else { return };
-        self.take_out(number, slot.place, slot.key.as_ref());
-        if let Some(named) = slot.named {
-            match known_until {
-                Some(until) => {
-                    self.settled.insert((until, named.id.clone()));
-                    self.names.insert(named.id, Known::Settled(until));
-                }
-                None => {
-                    self.names.remove(&named.id);
-                }
-            }
-        }
-        if let Some(key) = slot.key.filter(|_| !slot.place.is_dead()) {
-            self.free(&key);
-        }
-    }
-
-    fn take_out(&mut self, number: u64, from: Place, key: Option<&ConcurrencyKey>) {
-        match from {
-            Place::Waiting(at) => self.waiting.remove(&(at, number)),
-            Place::Leased(at) => self.leased.remove(&(at, number)),
-            Place::Dead(at) => self.dead.remove(&(at, number)),
-            Place::Held(_) => false,
-        };
+    fn leave(&mut self, number: u64, place: Place, key: Option<&ConcurrencyKey>) {
+        self.lines[place.line as usize].remove(&(place.at, number));
         let Some(keyed) = key.and_then(|key| self.keys.get_mut(key)) else { return };
-        if let Place::Held(at) = from {
-            keyed.held.remove(&(at, number));
+        if place.line == Line::Held {
+            keyed.held.remove(&(place.at, number));
         }
         if keyed.in_flight == Some(number) {
             keyed.in_flight = None;
         }
     }
 
-    /// Lets the first message that was held back by this key go on, if nothing of the key is in flight.
-    fn free(&mut self, key: &ConcurrencyKey) {
-        let Some(keyed) = self.keys.get_mut(key) else { return };
-        if keyed.in_flight.is_some() {
-            return;
+    /// Forgets a message that was taken out.
+    fn forget(&mut self, message: Box<Message>, known_until: Option<Moment>) {
+        self.leave(message.number, message.place, message.key.as_ref());
+        match (message.named, known_until) {
+            (None, _) => {}
+            (Some(named), None) => drop(self.names.remove(&named.id)),
+            (Some(named), Some(until)) => {
+                self.settled.insert((until, named.id.clone()));
+                self.names.insert(named.id, Known::Settled(until));
+            }
         }
+    }
+}
+
+/// One queue while the store is locked.
+#[derive(Debug)]
+pub(crate) struct MemoryRows<'a> {
+    pub(crate) state: &'a mut QueueState,
+    pub(crate) counters: &'a mut Counters,
+}
+
+impl Rows for MemoryRows<'_> {
+    type Error = Infallible;
+    type Damage = Infallible;
+
+    fn head(&self) -> Head {
+        self.state.head
+    }
+
+    fn set_head(&mut self, head: Head) -> Result<(), Infallible> {
+        self.state.head = head;
+        Ok(())
+    }
+
+    fn fence(&mut self) -> Result<FencingToken, Infallible> {
+        self.counters.fence += 1;
+        Ok(FencingToken::new(self.counters.fence).expect("the counter never returns to zero"))
+    }
+
+    fn newest(&self) -> Result<u64, Infallible> {
+        Ok(self.counters.number)
+    }
+
+    fn find(&self, id: &MessageId) -> Result<Option<(u64, Place)>, Infallible> {
+        let number = match (id.as_number(), self.state.names.get(id)) {
+            (Some(number), _) => Some(number),
+            (None, Some(Known::Stored(number))) => Some(*number),
+            _ => None,
+        };
+        let message = number.and_then(|number| self.state.messages.get(&number));
+        let found = message.filter(|message| message.named.is_some() == id.as_name().is_some());
+        Ok(found.map(|message| (message.number, message.place)))
+    }
+
+    fn is_settled(&self, id: &MessageId, now: Moment) -> Result<bool, Infallible> {
+        Ok(matches!(self.state.names.get(id), Some(Known::Settled(until)) if *until > now))
+    }
+
+    fn read<T>(
+        &self,
+        number: u64,
+        look: impl FnOnce(&Message) -> T,
+    ) -> Result<Option<Result<T, Infallible>>, Infallible> {
+        Ok(self.state.messages.get(&number).map(|message| Ok(look(message))))
+    }
+
+    fn take(
+        &mut self,
+        number: u64,
+        wanted: impl FnOnce(&Message) -> bool,
+    ) -> Result<Option<Result<Box<Message>, Infallible>>, Infallible> {
+        let found = self.state.messages.get(&number).is_some_and(|message| wanted(message));
+        Ok(if found { self.state.messages.remove(&number).map(Ok) } else { None })
+    }
+
+    fn put(&mut self, message: Box<Message>, from: Place) -> Result<(), Infallible> {
+        self.state.leave(message.number, from, message.key.as_ref());
+        self.state.enter(message.number, message.place, message.key.as_ref());
+        self.state.messages.insert(message.number, message);
+        Ok(())
+    }
+
+    fn finish(&mut self, message: Box<Message>, known_until: Option<Moment>) -> Result<(), Infallible> {
+        self.state.forget(message, known_until);
+        Ok(())
+    }
+
+    fn insert(&mut self, mut message: Box<Message>) -> Result<u64, Infallible> {
+        self.counters.number += 1;
+        let number = self.counters.number;
+        message.number = number;
+        if let Some(named) = &message.named {
+            self.state.names.insert(named.id.clone(), Known::Stored(number));
+        }
+        self.state.enter(number, message.place, message.key.as_ref());
+        self.state.messages.insert(number, message);
+        Ok(number)
+    }
+
+    fn discard(&mut self, number: u64) -> Result<Option<Discarded>, Infallible> {
+        let Some(message) = self.state.messages.remove(&number) else { return Ok(None) };
+        let discarded = Discarded { line: message.place.line, key: message.key.clone() };
+        self.state.forget(message, None);
+        Ok(Some(discarded))
+    }
+
+    fn bury(&mut self, _: u64, damage: Infallible, _: Place) -> Result<Option<ConcurrencyKey>, Infallible> {
+        match damage {}
+    }
+
+    fn refuse(&self, _: u64, damage: Infallible) -> Infallible {
+        match damage {}
+    }
+
+    fn letter(&self, place: DeadPlace) -> Result<DeadLetter, Infallible> {
+        Ok(self.state.messages[&place.number].letter(place))
+    }
+
+    fn is_busy(&self, key: &ConcurrencyKey, except: u64) -> Result<bool, Infallible> {
+        let in_flight = self.state.keys.get(key).and_then(|keyed| keyed.in_flight);
+        Ok(in_flight.is_some_and(|number| number != except))
+    }
+
+    fn free(&mut self, key: &ConcurrencyKey) -> Result<(), Infallible> {
+        let QueueState { messages, lines, keys, .. } = &mut *self.state;
+        let Some(keyed) = keys.get_mut(key).filter(|keyed| keyed.in_flight.is_none()) else { return Ok(()) };
         if let Some((at, number)) = keyed.held.pop_first() {
-            self.waiting.insert((at, number));
-            self.slots.get_mut(&number).expect("what is held is stored").place = Place::Waiting(at);
+            lines[Line::Held as usize].remove(&(at, number));
+            lines[Line::Waiting as usize].insert((at, number));
+            messages.get_mut(&number).expect("what is held is stored").place.line = Line::Waiting;
         }
         if keyed.held.is_empty() {
-            self.keys.remove(key);
+            keys.remove(key);
         }
+        Ok(())
+    }
+
+    fn first(&self, line: Line) -> Result<Option<At>, Infallible> {
+        Ok(self.state.line(line).first().copied())
+    }
+
+    fn nth_after(&self, line: Line, after: Moment, behind: usize) -> Result<Option<Moment>, Infallible> {
+        Ok(self.state.line(line).range((after + 1, 0)..).nth(behind).map(|(at, _)| *at))
+    }
+
+    fn count(&self, line: Line, times: RangeInclusive<Moment>) -> Result<u64, Infallible> {
+        let (line, (from, to)) = (self.state.line(line), times.into_inner());
+        let count = match to {
+            Moment::MAX => line.len() - line.range(..(from, 0)).count(),
+            _ => line.range((from, 0)..=(to, u64::MAX)).count(),
+        };
+        Ok(count as u64)
+    }
+
+    fn positions(
+        &self,
+        line: Line,
+        times: RangeInclusive<Moment>,
+        behind: Option<At>,
+        newest: u64,
+        max: usize,
+    ) -> Result<Vec<At>, Infallible> {
+        let (from, to) = times.into_inner();
+        let behind = behind.filter(|behind| *behind >= (from, 0));
+        let from = behind.map_or(Bound::Included((from, 0)), Bound::Excluded);
+        let positions = self.state.line(line).range((from, Bound::Unbounded));
+        let wanted = positions.take_while(|(at, _)| *at <= to).filter(|(_, number)| *number <= newest);
+        Ok(wanted.take(max).copied().collect())
     }
 }

@@ -71,7 +71,7 @@ impl MysqlQueue {
         self.ask(queue, statement, all).await
     }
 
-    /// The same, answered with where the message stood.
+    /// The same, answered with the state of the message.
     async fn stood(
         &self,
         queue: &QueueName,
@@ -108,7 +108,7 @@ impl DelayQueue for MysqlQueue {
     async fn push(&self, queue: &QueueName, messages: &[NewMessage]) -> Result<Vec<Pushed>> {
         let size: usize = messages.iter().map(NewMessage::bytes).sum();
         if size > REQUEST_BYTES {
-            let text = format!("{size} bytes in one push are more than {REQUEST_BYTES}");
+            let text = format!("{size} bytes in one push are more than {REQUEST_BYTES}: push fewer messages at once");
             return Err(Error::new(ErrorKind::InvalidArgument, text));
         }
         let (rows, payloads, named) = pushes(messages);
@@ -169,7 +169,7 @@ impl DelayQueue for MysqlQueue {
     }
 
     async fn give_turn(&self, _: &QueueName, _: &MessageId, _: &LockTurn) -> Result<TurnGiven> {
-        Err(Error::new(ErrorKind::Unsupported, "parked messages come back after their back-off here"))
+        Err(Error::new(ErrorKind::Unsupported, "this driver delivers parked messages after their back-off only"))
     }
 
     async fn get(&self, queue: &QueueName, id: &MessageId) -> Result<Option<MessageInfo>> {
@@ -255,6 +255,6 @@ impl DelayQueue for MysqlQueue {
     }
 
     async fn watch(&self, _: &QueueName) -> Result<Watch> {
-        Err(Error::new(ErrorKind::Unsupported, "the server wakes nobody"))
+        Err(Error::new(ErrorKind::Unsupported, "this backend has no notifications; waiters poll"))
     }
 }

@@ -1,4 +1,4 @@
-//! Delay queues: requests to statements, rows to answers.
+//! Delay queues: turns requests into statements, and rows into answers.
 
 mod driver;
 mod read;

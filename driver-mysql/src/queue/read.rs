@@ -1,4 +1,4 @@
-//! Rows as answers.
+//! Turns rows into answers.
 
 use std::time::Duration;
 
@@ -70,7 +70,7 @@ pub(super) fn pushed(word: &str, name: Option<&MessageId>) -> Result<Pushed> {
     })
 }
 
-/// Where a message stands, by its number in answers; 0 for what is not there.
+/// The state of a message, by its number in answers; 0 for a missing message.
 pub(super) fn standing(number: usize) -> Result<Option<MessageState>> {
     let all = [MessageState::Scheduled, MessageState::Ready, MessageState::InFlight, MessageState::Dead];
     match number {
@@ -79,7 +79,7 @@ pub(super) fn standing(number: usize) -> Result<Option<MessageState>> {
     }
 }
 
-/// The rows of `tenure_queue_turn`: what is known of all, and the deliveries.
+/// The rows of `tenure_queue_turn`: the state of all, and the deliveries.
 pub(super) fn exchanged(rows: &[Row]) -> Result<Exchanged> {
     let (known, rows) = rows.split_first().ok_or_else(odd)?;
     let deliveries = rows.iter().map(delivery).collect::<Result<_>>()?;

@@ -1,4 +1,5 @@
-//! Requests as arrays of JSON, which the procedures take apart. Bytes are in them as hexadecimal digits; payloads stand beside.
+//! Turns requests into JSON arrays, which the procedures parse. Bytes are written as hexadecimal digits; payloads are
+//! separate.
 
 use serde_json::{Value, json};
 use tenure_core::driver::{DeadSelection, Due, Extension, IfKnown, NewMessage, Settle, Settlement};
@@ -55,7 +56,7 @@ pub(super) fn settles(settles: &[Settle]) -> Result<Option<String>> {
             Settlement::Dead { reason } => (4, None, reason.as_ref(), None),
             Settlement::Recur { after, recurrence, reason } => (5, Some(after), reason.as_ref(), Some(recurrence)),
             other => {
-                let text = format!("a settlement that this driver does not know: {other:?}");
+                let text = format!("this driver does not know the settlement {other:?}");
                 return Err(Error::new(ErrorKind::Unsupported, text));
             }
         };

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use crate::common::{DATABASE, backend, granted, hold, locks, message, receive, request, session, start};
 use mysql_async::prelude::Queryable as _;
-use tenure_core::ErrorKind;
-use tenure_core::driver::{Backend, DelayQueueExt as _, Released};
-use tenure_core::queue::{ConcurrencyKey, QueueName};
+use tenure_core::driver::{Acquisition, Backend, DeadSelection, Delay, DelayQueueExt as _, Pushed, Released};
+use tenure_core::queue::{ConcurrencyKey, QueueLimits, QueueName};
+use tenure_core::{ErrorKind, OwnerId};
 use tenure_mysql::MysqlDriver;
 use tenure_testkit::{ClosedPort, MariaDbOptions, MariaDbServer, TcpProxy, eventually};
 
@@ -31,20 +31,49 @@ async fn a_wrong_place_is_named() {
     }
 }
 
+/// The client library panics at this one.
+#[tokio::test]
+async fn a_method_to_sign_in_that_is_not_known_is_named() {
+    let server = MariaDbServer::start(MariaDbOptions::new()).unwrap(); // MySQL does not have the method
+    server.create_database(DATABASE).unwrap();
+    let user = "INSTALL SONAME 'auth_ed25519'; CREATE USER worker IDENTIFIED VIA ed25519 USING PASSWORD('secret');
+      GRANT ALL ON app.* TO worker";
+    server.sql("", user).unwrap();
+    let error = MysqlDriver::connect(&server.url_for("worker", "secret", DATABASE)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Misconfigured);
+    assert!(error.to_string().contains("for caching_sha2_password or mysql_native_password"), "{error}");
+}
+
 /// A replica refuses at once. A primary that becomes one refuses from then on, although procedures run with the rights of an
 /// administrator, whom a read-only server does not refuse.
 #[tokio::test]
 async fn a_read_only_server_grants_nothing() {
     let server = start(MariaDbOptions::new());
     let backend = backend(&server).await;
+    let (jobs, owner) = (QueueName::new("jobs").unwrap(), OwnerId::new());
+    let (queue, reentrant) = (backend.queue().unwrap(), backend.reentrant().unwrap());
+    let Pushed::Stored(id) = queue.push(&jobs, &[message("x")]).await.unwrap().remove(0) else { panic!("not stored") };
+    let held = request("held", MINUTE);
+    assert!(matches!(reentrant.enter(&owner, &held).await.unwrap(), Acquisition::Granted(_)));
     server.sql("", "SET GLOBAL read_only = 1").unwrap();
     let error = MysqlDriver::connect(&server.url(DATABASE)).await.unwrap_err();
     assert!(error.kind() == ErrorKind::Misconfigured && error.to_string().contains("read-only"), "{error}");
-    let error = backend.locks().acquire(&request("a", MINUTE)).await.unwrap_err();
-    assert!(error.kind() == ErrorKind::Unavailable && error.to_string().contains("read-only"), "{error}");
-    let jobs = QueueName::new("jobs").unwrap();
-    let error = backend.queue().unwrap().push(&jobs, &[message("x")]).await.unwrap_err();
-    assert!(error.kind() == ErrorKind::Unavailable && error.to_string().contains("read-only"), "{error}");
+    let refused = [
+        backend.locks().acquire(&request("a", MINUTE)).await.map(drop),
+        reentrant.enter(&owner, &request("held", MINUTE)).await.map(drop),
+        backend.locks().force_release(&held.name, None).await.map(drop),
+        queue.push(&jobs, &[message("x")]).await.map(drop),
+        queue.cancel(&jobs, &id).await.map(drop),
+        queue.reschedule(&jobs, &id, Delay::ZERO).await.map(drop),
+        queue.limit(&jobs, &QueueLimits::default()).await,
+        queue.pause(&jobs).await,
+        queue.purge(&jobs, 1, None).await.map(drop),
+        queue.dead_purge(&jobs, &DeadSelection::Oldest(1)).await.map(drop),
+    ];
+    for (number, refused) in refused.into_iter().enumerate() {
+        let error = refused.expect_err(&format!("request {number} was carried out"));
+        assert!(error.kind() == ErrorKind::Unavailable && error.to_string().contains("read-only"), "{error}");
+    }
     server.sql("", "SET GLOBAL read_only = 0").unwrap();
     granted(backend.locks(), &request("a", MINUTE)).await;
 }

@@ -6,8 +6,10 @@ use std::time::Duration;
 use crate::common::{DATABASE, granted, hold, locks, request, session, start};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable as _;
-use tenure_core::driver::{Acquisition, DistributedLock, ForceReleased, Renewed, Ttl};
-use tenure_core::{Client, ErrorKind, HoldState};
+use tenure_core::driver::{
+    Acquisition, Backend, Concern, DistributedLock, Finding, ForceReleased, Renewed, Topic, Ttl,
+};
+use tenure_core::{Client, ErrorKind, HoldState, LockName};
 use tenure_mysql::MysqlDriver;
 use tenure_testkit::{MariaDbOptions, MariaDbServer};
 
@@ -201,4 +203,75 @@ async fn a_guarded_lock_whose_lease_is_over_is_seen_and_named() {
     user.query_drop("COMMIT").await.unwrap();
     assert!(locks.inspect(&first.name).await.unwrap().holder.is_none());
     assert_eq!(locks.force_release(&first.name, None).await.unwrap(), ForceReleased::NotHeld);
+}
+
+/// What the doctor says about open transactions.
+async fn of_transactions(client: &Client) -> Finding {
+    let checkup = client.doctor().await.unwrap();
+    let is = |finding: &&Finding| finding.topic == Topic::Storage && finding.seen.contains("open transaction");
+    checkup.findings().iter().find(is).unwrap().clone()
+}
+
+async fn until_its_lease_is_over(locks: &Arc<dyn DistributedLock>, name: &LockName) {
+    while locks.inspect(name).await.unwrap().holder.unwrap().remaining.is_some() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// By a user with the documented right. Its transaction ends with its session, which an administrator ends, or the server since it is idle.
+#[tokio::test]
+async fn a_transaction_that_keeps_a_lapsed_lock_is_named_by_the_doctor_and_ended_with_its_session() {
+    let (server, locks, _) = with_account().await;
+    server.create_user("worker", "secret").unwrap();
+    server.sql("", "GRANT EXECUTE ON app.* TO worker").unwrap();
+    let client = Client::new(MysqlDriver::connect(&server.url_for("worker", "secret", DATABASE)).await.unwrap());
+    for ended_by in ["an administrator", "the server"] {
+        assert_eq!(of_transactions(&client).await.concern, Concern::Fine, "{ended_by}");
+        let held = request("account", SHORT);
+        let fence = granted(&locks, &held).await.fence;
+        let mut user = session(&server).await;
+        user.query_drop("BEGIN").await.unwrap();
+        guard(&mut user, fence.get()).await.unwrap();
+        until_its_lease_is_over(&locks, &held.name).await;
+        let found = of_transactions(&client).await;
+        assert_eq!(found.concern, Concern::Note, "{found:?}");
+        let thread = format!("thread {} for ", user.id());
+        assert!(found.seen.contains("account") && found.seen.contains(&thread), "{found:?}");
+        let free = tokio::spawn({
+            let lock = client.lock("account");
+            async move { lock.until_free().await }
+        });
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert!(!free.is_finished(), "no client is granted it");
+        match ended_by {
+            "the server" => user.query_drop("SET SESSION wait_timeout = 1").await.unwrap(),
+            _ => drop(server.sql("", &format!("KILL {}", user.id())).unwrap()),
+        }
+        tokio::time::timeout(Duration::from_secs(30), free).await.expect(ended_by).unwrap().unwrap();
+    }
+}
+
+/// Procedures run with the rights of the user who made them.
+#[tokio::test]
+async fn the_doctor_says_which_right_shows_the_transactions() {
+    let server = start(MariaDbOptions::new());
+    server.create_database("own").unwrap();
+    server.create_user("maker", "secret").unwrap();
+    server.sql("", "GRANT ALL ON own.* TO maker").unwrap();
+    let url = format!("{}?migrate=true", server.url_for("maker", "secret", "own"));
+    let backend: Backend = MysqlDriver::connect(&url).await.unwrap().into();
+    let (locks, held) = (Arc::clone(backend.locks()), request("account", SHORT));
+    let fence = granted(&locks, &held).await.fence;
+    let mut user = session(&server).await;
+    user.query_drop("USE own; BEGIN").await.unwrap();
+    guard(&mut user, fence.get()).await.unwrap();
+    until_its_lease_is_over(&locks, &held.name).await;
+    let client = Client::new(backend);
+    let found = of_transactions(&client).await;
+    assert!(found.concern == Concern::Note && found.seen.contains("account"), "{found:?}");
+    assert!(found.seen.contains("GRANT PROCESS ON *.* TO"), "{found:?}");
+    server.sql("", "GRANT PROCESS ON *.* TO maker").unwrap();
+    let url = server.url_for("maker", "secret", "own"); // rights are read when a session begins
+    let client = Client::new(MysqlDriver::connect(&url).await.unwrap());
+    assert!(of_transactions(&client).await.seen.contains(&format!("thread {} for ", user.id())));
 }

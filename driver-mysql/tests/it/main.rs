@@ -3,9 +3,11 @@
 mod bad_days;
 mod common;
 mod guard;
+mod mysql_8;
 mod odd_input;
 mod queue;
 mod rights;
 mod round_trips;
+mod tls;
 mod traps;
 mod under_load;

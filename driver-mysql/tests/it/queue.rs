@@ -37,8 +37,10 @@ async fn a_push_belongs_to_the_transaction_it_is_made_in() {
     assert_eq!(payloads, [b"kept"]);
     let known: Option<Option<u64>> = user.exec_first(push, ("again", "id")).await.unwrap();
     assert_eq!(known.flatten(), None, "its name is known");
-    let refused = user.query_drop("CALL tenure_push('', 'x', 0, NULL, NULL, NULL, NULL)").await.unwrap_err();
-    assert!(refused.to_string().contains("does not take"), "{refused}");
+    for wrong in ["'', 'x', 0", "'jobs', NULL, 0", "'jobs', 'x', -1", "'jobs', 'x', 1e10"] {
+        let refused = user.query_drop(format!("CALL tenure_push({wrong}, NULL, NULL, NULL, NULL)")).await.unwrap_err();
+        assert!(refused.to_string().contains("does not take"), "{wrong}: {refused}");
+    }
 }
 
 #[tokio::test]

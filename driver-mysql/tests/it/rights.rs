@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::common::{DATABASE, granted, hold, message, receive, request, start};
 use mysql_async::prelude::Queryable as _;
 use tenure_core::ErrorKind;
-use tenure_core::driver::{Backend, DelayQueueExt as _, ForceReleased, Released, Settle, Settled, Settlement, Ttl};
+use tenure_core::driver::{Backend, DelayQueueExt as _, ForceReleased, Released, Settle, Settlement, Ttl};
 use tenure_core::queue::QueueName;
 use tenure_mysql::MysqlDriver;
 use tenure_testkit::{MariaDbOptions, MariaDbServer};
@@ -70,7 +70,7 @@ async fn a_missing_right_and_missing_tables_are_named_with_what_helps() {
 }
 
 #[tokio::test]
-async fn tables_of_another_release_are_named_and_older_ones_brought_up_to_date() {
+async fn procedures_of_another_release_are_named_and_older_ones_replaced() {
     let server = start(MariaDbOptions::new());
     let (plain, migrating) = (server.url(DATABASE), format!("{}?migrate=true", server.url(DATABASE)));
     let set = |version: u32| {
@@ -91,37 +91,4 @@ async fn tables_of_another_release_are_named_and_older_ones_brought_up_to_date()
     one.unwrap();
     other.unwrap();
     MysqlDriver::connect(&plain).await.unwrap();
-}
-
-/// Version 1 gave each queue a number, and made a unique index of names.
-#[tokio::test]
-async fn locks_and_messages_of_version_1_are_brought_over() {
-    let server = start(MariaDbOptions::new());
-    let (locks, queue) = (crate::common::locks(&server).await, crate::common::queue(&server).await);
-    let kept = request("a", MINUTE);
-    let grant = granted(&locks, &kept).await;
-    let jobs = QueueName::new("jobs").unwrap();
-    queue.push(&jobs, &[message("flying")]).await.unwrap();
-    let flying = queue.receive(&receive(&jobs, 1)).await.unwrap().deliveries.remove(0);
-    queue.push(&jobs, &[message("waiting")]).await.unwrap();
-    let before = "ALTER TABLE tenure_lock DROP KEY idle, DROP COLUMN day;
-        ALTER TABLE tenure_queue DROP PRIMARY KEY, ADD COLUMN number INT NOT NULL AUTO_INCREMENT PRIMARY KEY FIRST, ADD UNIQUE (name),
-          DROP COLUMN dead;
-        UPDATE tenure_message SET queue = (SELECT number FROM tenure_queue);
-        ALTER TABLE tenure_message MODIFY queue INT NOT NULL, DROP KEY by_name, ADD UNIQUE KEY by_name (queue, name);
-        ALTER TABLE tenure_settled MODIFY queue INT NOT NULL;
-        DROP PROCEDURE tenure_about; CREATE PROCEDURE tenure_about() SELECT 1, 0";
-    server.sql(DATABASE, before).unwrap();
-    let text = MysqlDriver::connect(&server.url(DATABASE)).await.unwrap_err().to_string();
-    assert!(text.contains("version 1") && text.contains("migrate=true"), "{text}");
-    let backend: Backend =
-        MysqlDriver::connect(&format!("{}?migrate=true", server.url(DATABASE))).await.unwrap().into();
-    assert_eq!(backend.locks().inspect(&kept.name).await.unwrap().holder.unwrap().fence, Some(grant.fence));
-    let settles = [Settle::new(flying.receipt, Settlement::Ack)];
-    let queue = backend.queue().unwrap();
-    assert_eq!(queue.settle(&jobs, &settles).await.unwrap(), [Settled::Done]);
-    let next = queue.receive(&receive(&jobs, 9)).await.unwrap().deliveries;
-    assert!(next.len() == 1 && next[0].payload.as_bytes() == b"waiting" && next[0].fence > flying.fence, "{next:?}");
-    let left = server.sql(DATABASE, "SHOW TABLES").unwrap();
-    assert_eq!(left.lines().count(), 6, "{left}");
 }

@@ -185,8 +185,9 @@ async fn a_receive_does_not_look_at_what_is_not_due() {
         let status = server.sql(DATABASE, "SHOW GLOBAL STATUS LIKE 'Handler_read%'").unwrap();
         status.lines().filter_map(|line| line.rsplit('\t').next()?.trim().parse::<u64>().ok()).sum()
     };
+    let own = read().abs_diff(read()); // MySQL counts the rows of its counters as well
     for expected in [1, 0] {
-        let before = read();
+        let before = read() + own;
         assert_eq!(queue.receive(&receive(&jobs, 10)).await.unwrap().deliveries.len(), expected);
         let rows = read() - before;
         assert!(rows < 300, "{rows} rows were read, {LATER} are not due");

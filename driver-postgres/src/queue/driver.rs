@@ -111,7 +111,7 @@ impl DelayQueue for PostgresQueue {
     async fn push(&self, queue: &QueueName, messages: &[NewMessage]) -> Result<Vec<Pushed>> {
         let bytes: usize = messages.iter().map(NewMessage::bytes).sum();
         if bytes > REQUEST_BYTES {
-            let text = format!("{bytes} bytes in one push are more than {REQUEST_BYTES}");
+            let text = format!("{bytes} bytes in one push are more than {REQUEST_BYTES}: push fewer messages at once");
             return Err(Error::new(ErrorKind::InvalidArgument, text));
         }
         let columns = Pushes::new(messages);
@@ -283,7 +283,7 @@ impl DelayQueue for PostgresQueue {
     }
 }
 
-/// A standing, or 0 for what is not there.
+/// The state of a message; `None` for 0, which means that there is no such message.
 fn found(number: i32) -> Result<Option<MessageState>> {
     if number == 0 { Ok(None) } else { standing(number).map(Some) }
 }

@@ -1,5 +1,5 @@
-//! Delay queues: rows of the tables `message`, `settled`, `queue` and `watcher`. What happens to them is in
-//! `sql/queue.sql`; here requests become parameters, and rows become answers.
+//! Delay queues: rows of the tables `message`, `settled`, `queue` and `watcher`. `sql/queue.sql` contains the
+//! operations on them; this module turns requests into parameters, and rows into answers.
 
 mod driver;
 mod read;

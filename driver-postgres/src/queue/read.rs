@@ -1,4 +1,4 @@
-//! Rows as answers.
+//! Turns rows into answers.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ pub(super) fn single(rows: &[Row]) -> Result<&Row> {
     rows.first().ok_or_else(|| Error::new(ErrorKind::Protocol, "an answer without a row"))
 }
 
-/// A span from microseconds; what is negative has passed.
+/// A span from microseconds; a negative one has passed and becomes zero.
 pub(super) fn span(micros: i64) -> Duration {
     Duration::from_micros(u64::try_from(micros).unwrap_or(0))
 }
@@ -79,14 +79,14 @@ pub(super) fn pushed(row: &Row, name: Option<&MessageId>) -> Result<Pushed> {
     })
 }
 
-/// Where a message stands, by its number in answers.
+/// The state of a message, by its number in answers.
 pub(super) fn standing(number: i32) -> Result<MessageState> {
     let all = [MessageState::Scheduled, MessageState::Ready, MessageState::InFlight, MessageState::Dead];
     let found = usize::try_from(number - 1).ok().and_then(|at| all.get(at).copied());
     found.ok_or_else(|| Error::new(ErrorKind::Protocol, format!("{number} is no state of a message")))
 }
 
-/// The rows of `tenure.queue_turn`: deliveries, and what is known at the end.
+/// The rows of `tenure.queue_turn`: deliveries, and a last row with the other answers.
 pub(super) fn exchanged(rows: &[Row]) -> Result<Exchanged> {
     let none = || Error::new(ErrorKind::Protocol, "an answer without its last row");
     let (last, rows) = rows.split_last().ok_or_else(none)?;

@@ -1,4 +1,4 @@
-//! Requests as columns of parameters.
+//! Turns requests into columns of parameters.
 
 use tenure_core::driver::{Due, IfKnown, NewMessage, Settle, Settlement};
 use tenure_core::{Error, ErrorKind, Result};
@@ -106,7 +106,7 @@ impl<'a> Settles<'a> {
                 Settlement::Dead { reason } => (4, None, reason.as_ref(), None),
                 Settlement::Recur { after, recurrence, reason } => (5, Some(after), reason.as_ref(), Some(recurrence)),
                 other => {
-                    let text = format!("a settlement that this driver does not know: {other:?}");
+                    let text = format!("this driver does not know the settlement {other:?}");
                     return Err(Error::new(ErrorKind::Unsupported, text));
                 }
             };

@@ -6,8 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::common::start;
 use crate::sql::{Answer, GRANTS, LONGEST, Listener, Request, Tables, code, install, installed, session, session_at};
-use tenure_core::{Client, Error, ErrorKind, HoldState};
+use tenure_core::driver::{AcquireRequest, Acquisition, DistributedLock, Hold, Renewed, Ttl};
+use tenure_core::{Client, Error, ErrorKind, HoldState, LockName, OwnerId, OwnerToken};
 use tenure_postgres::PostgresDriver;
 use tenure_testkit::{PostgresOptions, PostgresServer, TcpProxy, TempDir, eventually};
 use tokio_postgres::error::SqlState;
@@ -151,23 +153,52 @@ async fn a_schema_that_is_dropped_is_named_and_one_that_is_made_again_is_used() 
     queue.receive().await.unwrap().ack().await.unwrap();
 }
 
-/// A row that somebody keeps locked holds up its own name.
+/// An administrator keeps the row of a name locked while tasks ask for it, and while its holder renews it: the other names of the same
+/// client are renewed and granted, although it has one connection for all.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_row_that_is_kept_locked_holds_up_its_name_alone() {
-    let server = installed(Tables::Unlogged);
-    let (app, other) = (session(&server).await, session(&server).await);
-    for name in ["kept", "other"] {
-        Request::new(name, "first").granted(&app).await;
-        assert!(Request::new(name, "first").release(&app).await);
+    const LEASE: Duration = Duration::from_secs(6);
+    let server = start(PostgresOptions::new()).unwrap();
+    let url = format!("{}?connections=1", server.url("postgres"));
+    let client = Client::builder(PostgresDriver::connect(&url).await.unwrap()).ttl(LEASE).build().unwrap();
+    let (kept, other) = (client.lock("kept").acquire().await.unwrap(), client.lock("other").acquire().await.unwrap());
+    let reentrant = client.reentrant("entered", &OwnerId::new()).acquire().await.unwrap();
+    let mut owner = session_at(&server.url("postgres")).await;
+    let administers = owner.transaction().await.unwrap();
+    let (driver, ttl) = (PostgresDriver::connect(&url).await.unwrap(), Ttl::new(LEASE).unwrap());
+    let mut holds = Vec::new();
+    for name in ["row", "beside it"] {
+        let request = AcquireRequest::new(LockName::new(name).unwrap(), OwnerToken::random(), ttl);
+        assert!(matches!(driver.acquire(&request).await.unwrap(), Acquisition::Granted(_)));
+        holds.push(Hold::new(request.name, request.token));
     }
-    let owner = session_at(&server.url("postgres")).await;
-    owner.batch_execute("BEGIN; SELECT FROM tenure.lock WHERE name = 'kept' FOR UPDATE").await.unwrap();
-    let waits = Request::new("kept", "second");
-    let waiting = tokio::spawn(async move { waits.ask(&app).await });
-    let fence = Request::new("other", "second").granted(&other).await;
-    assert!(fence > 0 && !waiting.is_finished());
-    owner.batch_execute("COMMIT").await.unwrap();
-    assert!(matches!(waiting.await.unwrap().unwrap(), Answer::Granted { .. }));
+    administers.batch_execute("SELECT FROM tenure.lock WHERE name IN ('kept', 'row') FOR UPDATE").await.unwrap();
+    // In one batch: the other name of it is renewed.
+    let renewed = DistributedLock::renew(&driver, ttl, &holds).await;
+    assert_eq!(renewed[0].as_ref().unwrap_err().kind(), ErrorKind::Unavailable, "{renewed:?}");
+    assert!(matches!(renewed[1], Ok(Renewed::Extended { .. })), "{renewed:?}");
+    let mut asking = tokio::task::JoinSet::new();
+    for _ in 0..10 {
+        let lock = client.lock("kept");
+        asking.spawn(async move { lock.acquire_within(LEASE * 4).await });
+    }
+    let until = Instant::now() + LEASE * 2;
+    while Instant::now() < until {
+        let third = within(LEASE, || async { client.lock("third").acquire_within(LEASE).await }).await;
+        assert!(
+            third.release().await.err().is_none_or(|error| error.is_transient()),
+            "what was sent last may wait for a second"
+        );
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert!(other.is_held() && reentrant.is_held(), "they were not renewed");
+    assert!(!kept.is_held(), "nobody can renew it");
+    administers.rollback().await.unwrap();
+    let mut granted = 0;
+    while let Some(asked) = asking.join_next().await {
+        granted += usize::from(asked.unwrap().is_ok());
+    }
+    assert!(granted > 0, "the row is free");
 }
 
 /// The database ends one of two transactions that wait for each other. If that is a request, it was not done, and is asked again.
@@ -484,7 +515,9 @@ async fn full_of_log(folder: String) {
     let session = session(&server).await;
     let held = Request::new("held", "first");
     let fence = held.granted(&session).await;
-    let client = client(&url(&server)).await;
+    let driver = PostgresDriver::connect(&url(&server)).await.unwrap();
+    // Other tests keep the disk busy: a flush may take seconds.
+    let client = Client::builder(driver).ttl(LONGEST).op_timeout(Duration::from_secs(20)).build().unwrap();
     let queue = client.queue_of_bytes("jobs").unwrap();
     let (stored, ballast) = (50, format!("{folder}/ballast"));
     for number in 0..stored {

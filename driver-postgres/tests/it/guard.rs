@@ -2,15 +2,18 @@
 
 use std::time::Duration;
 
+use tenure_core::Client;
+use tenure_core::driver::{Concern, Finding};
+use tenure_postgres::PostgresDriver;
 use tenure_testkit::{PostgresOptions, PostgresServer};
 use tokio::time::Instant;
-use tokio_postgres::Client;
+use tokio_postgres::Client as Session;
 
 use crate::sql::{Answer, LONGEST, Listener, Request, Tables, code, guard, installed, installed_with, session};
 
 const STALE: &str = "TN001";
 
-async fn with_account() -> (PostgresServer, Client, Client) {
+async fn with_account() -> (PostgresServer, Session, Session) {
     let server = installed(Tables::Unlogged);
     server.sql("postgres", "CREATE TABLE account (balance int); INSERT INTO account VALUES (0)").unwrap();
     server.sql("postgres", "GRANT ALL ON account TO app").unwrap();
@@ -36,7 +39,7 @@ async fn a_holder_that_pauses_in_its_transaction_delays_the_next() {
         assert_eq!(answer, Answer::Busy { ahead: -1 }, "granted beside a transaction that is guarded");
     }
     let forced = "SELECT tenure.force_release('account'::bytea, NULL, 0)";
-    assert_eq!(other.query_one(forced, &[]).await.unwrap().get::<_, i32>(0), 0, "its lease has ended");
+    assert_eq!(other.query_one(forced, &[]).await.unwrap().get::<_, i32>(0), -2, "its transaction is open");
     one.batch_execute("COMMIT").await.unwrap();
     assert!(short("second").granted(&other).await > fence);
     let late = guard(&one, b"account", fence).await.unwrap_err();
@@ -163,6 +166,57 @@ async fn a_prepared_transaction_guards_through_a_crash() {
         server.sql("postgres", "COMMIT PREPARED 'p'").unwrap();
         assert!(short("second").granted(&other).await > fence, "{tables:?}");
     }
+}
+
+/// The lease is over and a transaction of the holder guards the lock: whoever asks is told so, and by what session.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_that_is_guarded_beyond_its_lease_is_told_of() {
+    let options = PostgresOptions::new().setting("max_prepared_transactions", "5");
+    let server = installed_with(options, Tables::Unlogged);
+    let (one, other) = (session(&server).await, session(&server).await);
+    let client = Client::new(PostgresDriver::connect(&server.url_for("app", None, "postgres")).await.unwrap());
+    let lock = client.lock("account").ttl(LONGEST);
+    let note = async || {
+        let checkup = client.doctor().await.unwrap();
+        let told = |finding: &&Finding| finding.seen.contains("whose lease");
+        let finding = checkup.findings().iter().find(told).unwrap().clone();
+        (finding.concern, finding.seen)
+    };
+    let guards = async || {
+        let rows =
+            other.query("SELECT convert_from(name, 'UTF8'), fence, lapsed, pid, prepared FROM tenure.guards()", &[]);
+        rows.await.unwrap()
+    };
+    let held = Request::new("account", "first");
+    let fence = held.granted(&one).await;
+    one.batch_execute("BEGIN").await.unwrap();
+    guard(&one, b"account", fence).await.unwrap();
+    assert!(!guards().await[0].get::<_, bool>(2) && note().await.0 == Concern::Fine, "the lease is not over");
+    assert!(held.release(&other).await);
+
+    let pid: i32 = one.query_one("SELECT pg_backend_pid()", &[]).await.unwrap().get(0);
+    let row = &guards().await[0];
+    let seen: (&str, i64, bool, Option<i32>) = (row.get(0), row.get(1), row.get(2), row.get(3));
+    assert_eq!(seen, ("account", fence, true, Some(pid)));
+    let holder = lock.inspect().await.unwrap().holder.expect("the name is not free");
+    assert_eq!((holder.fence.map(|held| held.get()), holder.remaining), (Some(fence.cast_unsigned()), None));
+    assert!(client.held_locks("").next().await.unwrap().is_some());
+    let refused = lock.force_release().await.unwrap_err();
+    assert!(refused.to_string().contains("tenure.guards()"), "{refused}");
+    let (concern, text) = note().await;
+    assert!(concern == Concern::Note && text.contains(&pid.to_string()), "{text}");
+    let free = tokio::spawn({
+        let lock = lock.clone();
+        async move { lock.until_free().await }
+    });
+
+    one.batch_execute("PREPARE TRANSACTION 'p'").await.unwrap();
+    let row = &guards().await[0];
+    assert_eq!((row.get::<_, Option<i32>>(3), row.get::<_, &str>(4)), (None, "p"));
+    assert!(lock.try_acquire().await.unwrap().is_none() && !free.is_finished());
+    server.sql("postgres", "ROLLBACK PREPARED 'p'").unwrap();
+    tokio::time::timeout(LONGEST * 5, free).await.expect("it is free").unwrap().unwrap();
+    assert!(lock.inspect().await.unwrap().holder.is_none() && guards().await.is_empty());
 }
 
 #[tokio::test]

@@ -309,6 +309,26 @@ async fn a_standby_is_refused_by_name() {
     assert!(error.to_string().contains("standby"), "{error}");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_unix_socket_carries_requests_and_notifications() {
+    let server = installed(Tables::Unlogged);
+    let url = format!("postgres://app@/postgres?host={}&port={}", server.socket_dir().display(), server.port());
+    let client = async || Client::new(PostgresDriver::connect(&url).await.unwrap());
+    let (lock, other) = (client().await.lock("a").ttl(LONGEST), client().await.lock("a").ttl(LONGEST));
+    let held = lock.acquire().await.unwrap();
+    let waiting = tokio::spawn(async move { other.acquire_within(LONGEST * 5).await });
+    while lock.inspect().await.unwrap().waiters == 0 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    held.release().await.unwrap();
+    waiting.await.unwrap().unwrap().release().await.unwrap();
+    let error = PostgresDriver::connect("postgres://app@/postgres?host=/nowhere").await.unwrap_err();
+    assert!(
+        error.kind() == ErrorKind::Unavailable && error.to_string().contains("/nowhere/.s.PGSQL.5432"),
+        "{error:#}"
+    );
+}
+
 #[tokio::test]
 async fn nothing_listens_there() {
     let mut server = installed(Tables::Unlogged);

@@ -1,11 +1,15 @@
 //! Through a pooler in transaction mode: each statement may meet another session of the server.
 
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use crate::common::start;
-use tenure_core::Client;
+use tenure_core::driver::Concern;
+use tenure_core::{Client, ErrorKind};
 use tenure_postgres::PostgresDriver;
 use tenure_testkit::{PgBouncer, PostgresOptions, PostgresServer};
 
@@ -39,6 +43,90 @@ async fn locks_waiters_and_queues_work_through_a_pooler() {
     producer.push(&b"a".to_vec()).await.unwrap();
     tokio::time::timeout(Duration::from_secs(10), receiving).await.expect("it comes").unwrap().unwrap();
     assert!(!one.doctor().await.unwrap().findings().is_empty(), "each statement of the check-up is one by itself");
+}
+
+/// Forwards what a client sends in pieces that are smaller than a request.
+fn in_pieces(target: u16) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        for client in listener.incoming() {
+            let (mut client, mut server) = (client.unwrap(), TcpStream::connect(("127.0.0.1", target)).unwrap());
+            server.set_nodelay(true).unwrap();
+            let (mut answers, mut back) = (server.try_clone().unwrap(), client.try_clone().unwrap());
+            thread::spawn(move || std::io::copy(&mut answers, &mut back));
+            thread::spawn(move || {
+                let mut piece = [0; 100];
+                while let Ok(count @ 1..) = client.read(&mut piece) {
+                    thread::sleep(Duration::from_millis(1));
+                    server.write_all(&piece[..count])?;
+                }
+                server.shutdown(std::net::Shutdown::Write)
+            });
+        }
+    });
+    port
+}
+
+/// The pooler gives the server to another client when a request was answered, also between the messages of the next one. A third of the
+/// callers gives up early.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_is_not_divided_among_servers() {
+    let server = start(PostgresOptions::new()).unwrap();
+    let pooler = PgBouncer::start_with(&server, &[], &[("default_pool_size", "1")]).unwrap();
+    let port = in_pieces(pooler.port());
+    let url = format!("postgres://postgres@127.0.0.1:{port}/postgres?prepare=false&connections=1");
+    let url = format!("{url}&listen=127.0.0.1:{}", server.port());
+    let connect = async || {
+        let driver = PostgresDriver::connect(&url).await.unwrap();
+        Client::builder(driver).op_timeout(Duration::from_secs(30)).build().unwrap()
+    };
+    let clients = [connect().await, connect().await, connect().await];
+    let mut callers = tokio::task::JoinSet::new();
+    for caller in 0..30 {
+        let lock = clients[caller % 3].lock(format!("orders/{caller}"));
+        let patience = if caller % 3 == 1 { Duration::from_millis(5) } else { Duration::from_secs(60) };
+        callers.spawn(async move {
+            for _ in 0..10 {
+                if let Ok(guard) = tokio::time::timeout(patience, lock.acquire()).await {
+                    guard.unwrap().release().await.unwrap();
+                }
+            }
+        });
+    }
+    while let Some(ended) = callers.join_next().await {
+        ended.unwrap();
+    }
+}
+
+/// Without `listen` notifications end in the pooler: a client that would wait is refused, and leaves nothing in the pool's sessions.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiting_behind_a_pooler_without_listen_is_refused_with_the_fix() {
+    let server = start(PostgresOptions::new()).unwrap();
+    for settings in [
+        [("default_pool_size", "1"), ("server_round_robin", "0")],
+        [("default_pool_size", "3"), ("server_round_robin", "1")],
+    ] {
+        let pooler = PgBouncer::start_with(&server, &[], &settings).unwrap();
+        // It opens as many sessions as are in use at once.
+        thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| pooler.sql("postgres", "SELECT pg_sleep(0.5)").unwrap());
+            }
+        });
+        let url = format!("{}?prepare=false", pooler.url("postgres"));
+        let client = Client::new(PostgresDriver::connect(&url).await.unwrap());
+        let held = client.lock("a").try_acquire().await.unwrap().expect("what waits for nothing works");
+        for _ in 0..3 {
+            let error = client.lock("a").acquire_within(Duration::from_secs(10)).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Misconfigured, "{settings:?}: {error:#}");
+            assert!(error.to_string().contains("listen=host:port"), "{error}");
+        }
+        let checkup = client.doctor().await.unwrap();
+        let told = checkup.findings().iter().find(|finding| finding.meaning.contains("listen=")).unwrap();
+        assert_eq!(told.concern, Concern::Danger, "{told:?}");
+        held.release().await.unwrap();
+    }
 }
 
 /// Transactions of the program itself have all sessions of the pool: requests are an outage that passes with them, and leases are kept.

@@ -84,11 +84,25 @@ async fn push_takes_all_that_a_message_may_have() {
     assert!(info.due_in > Duration::from_secs(7_000) && info.expires_in.unwrap() > Duration::from_secs(10_000));
     assert_eq!((info.attempts.get(), info.key.unwrap().as_bytes()), (3, &b"k"[..]));
     assert_eq!(info.lock.unwrap().as_bytes(), b"l");
-    for (wrong, why) in [("attempts => 0", "attempts"), ("id => ''", "name"), ("lock => ''", "lock")] {
-        let refused = app.query_one(&format!("SELECT tenure.push('jobs', 'a', {wrong})"), &[]).await.unwrap_err();
+    for (wrong, why) in [
+        ("'jobs', 'a', attempts => 0", "attempts"),
+        ("'jobs', 'a', attempts => NULL", "attempts"),
+        ("'jobs', 'a', id => ''", "name"),
+        ("'jobs', 'a', lock => ''", "lock"),
+        ("'jobs', 'a', delay => '-1 hour'", "delay"),
+        ("'jobs', 'a', delay => '290000 years'", "delay"),
+        ("'jobs', 'a', delay => NULL", "delay"),
+        ("'jobs', 'a', id => 'y', known_for => '-1 s'", "known_for"),
+        ("'jobs', 'a', known_for => NULL", "known_for"),
+        ("'jobs', 'a', ttl => '0'", "ttl"),
+        ("'jobs', NULL", "payload"),
+        ("NULL, 'a'", "name of a queue"),
+    ] {
+        let refused = app.query_one(&format!("SELECT tenure.push({wrong})"), &[]).await.unwrap_err();
         let refused = refused.as_db_error().unwrap();
-        assert_eq!(refused.code(), &SqlState::CHECK_VIOLATION);
-        assert!(refused.message().starts_with(&format!("the {why} of a message")), "{refused}");
+        assert_eq!(refused.code(), &SqlState::CHECK_VIOLATION, "{wrong}: {refused}");
+        assert!(refused.message().starts_with(&format!("the {why}")), "{wrong}: {refused}");
+        assert_eq!(refused.detail(), None, "it may tell the payload");
     }
 }
 
@@ -107,6 +121,28 @@ async fn a_row_that_another_transaction_has_holds_nobody_up() {
     assert!(matches!(received.next, Next::In(span) if span >= Duration::from_millis(5)), "{:?}", received.next);
     idle.rollback().await.unwrap();
     assert_eq!(texts(&queue.receive(&request(10)).await.unwrap().deliveries), ["first"]);
+}
+
+/// A push that replaces a message has its row and waits for a key. A settlement of both waits for the row before it takes the key.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_settlement_locks_rows_and_keys_in_the_order_of_a_push() {
+    let server = start(PostgresOptions::new()).unwrap();
+    let (queue, mut app) = (queue(&server).await, session(&server).await);
+    let keyed = message("keyed").with_key(Some(ConcurrencyKey::new("k").unwrap()));
+    queue.push(&jobs(), &[keyed, message("plain")]).await.unwrap();
+    let received = queue.receive(&request(10)).await.unwrap().deliveries;
+    let again = |one: &RawDelivery| Settle::new(one.receipt, Settlement::Return { after: Delay::ZERO });
+    let settles: Vec<_> = received.iter().map(again).collect();
+    assert_eq!(settles.len(), 2);
+    let push = app.transaction().await.unwrap();
+    push.batch_execute("SELECT FROM tenure.message WHERE key IS NULL FOR UPDATE").await.unwrap();
+    let settled = tokio::spawn(async move { queue.settle(&jobs(), &settles).await });
+    let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+    let waits = || server.sql("postgres", waits).is_ok_and(|count| count.trim() == "1");
+    eventually("the settlement waits", || waits().then_some(())).unwrap();
+    push.batch_execute("SELECT tenure.queue_lock(1952804171, 'jobs', ARRAY['k'::bytea])").await.expect("no deadlock");
+    push.commit().await.unwrap();
+    assert_eq!(settled.await.unwrap().unwrap(), [Settled::Done; 2]);
 }
 
 /// Pushes, receives and settlements of few keys and names at the same time: no deadlock, no two of a key in flight, and

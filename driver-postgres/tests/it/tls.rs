@@ -69,6 +69,28 @@ async fn whoever_cannot_be_trusted_is_refused_by_name() {
     assert!(kind == ErrorKind::Misconfigured && text.contains("over TLS"), "{kind:?} {text}");
 }
 
+/// Without a file of authorities those of the machine are trusted; SSL_CERT_FILE names them for the program that this one starts.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_authorities_of_the_machine_are_trusted_where_no_file_is_named() {
+    const URL: &str = "TENURE_TEST_URL";
+    if let Ok(url) = std::env::var(URL) {
+        let client = Client::new(PostgresDriver::connect(&url).await.unwrap());
+        return client.lock("a").acquire().await.unwrap().release().await.unwrap();
+    }
+    let certificates = Arc::new(Certificates::make().unwrap());
+    let server = start(PostgresOptions::new().tls(Arc::clone(&certificates)).password("right")).unwrap();
+    let url = server.url_for("postgres", Some("right"), "postgres");
+    for parameters in ["sslmode=require", "sslmode=verify-full&sslrootcert=system&channel_binding=require"] {
+        let url = format!("{url}?{parameters}");
+        let (kind, text) = refused(&url).await;
+        assert!(kind == ErrorKind::Misconfigured && text.contains("authorit"), "{kind:?} {text}");
+        let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+        again.args(["--exact", "tls::the_authorities_of_the_machine_are_trusted_where_no_file_is_named"]);
+        let trusting = again.env("SSL_CERT_FILE", certificates.authority()).env(URL, &url).output().unwrap();
+        assert!(trusting.status.success(), "{parameters}: {}", String::from_utf8_lossy(&trusting.stdout));
+    }
+}
+
 #[tokio::test]
 async fn a_server_that_speaks_no_tls_is_not_spoken_to_without() {
     let certificates = Certificates::make().unwrap();

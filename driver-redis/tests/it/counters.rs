@@ -11,7 +11,6 @@ use tenure_core::driver::{
 };
 use tenure_core::{Error, ErrorKind, FencingToken, OwnerId};
 use tenure_redis::{Fences, RedisConfig, RedisDriver, RedisSettings};
-use tenure_redis_support::FenceScope;
 
 const DAY: u64 = 86_400_000_000;
 
@@ -40,7 +39,7 @@ async fn a_counter_that_is_damaged_grants_nothing_and_is_named() {
     let server = server();
     for (settings, key) in [
         (RedisSettings::default(), "tenure:{fence}"),
-        (RedisSettings::default().fence_scope(FenceScope::Name), "{tenure:a}:f"),
+        (RedisSettings::default().fence_per_name(), "{tenure:a}:f"),
         (RedisSettings::default().fences(Fences::Counter), "tenure:{fence}"),
     ] {
         let client = Client::with(RedisConfig::unix(server.socket()).settings(settings)).await;

@@ -1,15 +1,9 @@
 //! The check-up tells what a server means for locks.
 
-use std::ops::RangeInclusive;
-
-use crate::common::wire::Wire;
 use crate::common::{server, server_with};
-use tenure_core::driver::{Backend, Checkup, Concern, Topic};
+use tenure_core::driver::{Checkup, Concern, Topic};
 use tenure_core::{Client, ErrorKind};
 use tenure_redis::RedisDriver;
-use tenure_redis_support::{
-    ClientId, ExecError, Keyspace, Placement, RedisExecutor, RedisLocks, RedisSettings, Reply, ScriptCall, WakeLink,
-};
 use tenure_testkit::{RedisOptions, RedisServer};
 
 async fn checkup(server: &RedisServer, parameters: &str) -> Checkup {
@@ -65,68 +59,4 @@ async fn a_server_that_is_away_is_an_error() {
     server.kill().unwrap();
     let error = client.doctor().await.unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Indeterminate), "{error}");
-}
-
-/// A server that tells the time as it likes.
-#[derive(Debug)]
-struct Absurd {
-    wire: Wire,
-    time: Reply,
-}
-
-impl RedisExecutor for Absurd {
-    fn driver(&self) -> &'static str {
-        self.wire.driver()
-    }
-
-    fn placement(&self) -> Placement {
-        self.wire.placement()
-    }
-
-    fn homes(&self) -> Vec<(String, RangeInclusive<u16>)> {
-        self.wire.homes()
-    }
-
-    async fn evalsha(&self, call: &ScriptCall) -> Result<Reply, ExecError> {
-        self.wire.evalsha(call).await
-    }
-
-    async fn eval(&self, call: &ScriptCall) -> Result<Reply, ExecError> {
-        self.wire.eval(call).await
-    }
-
-    async fn command(&self, args: &[&str]) -> Vec<(String, Result<Reply, ExecError>)> {
-        match args {
-            ["TIME"] => vec![("wire".into(), Ok(self.time.clone()))],
-            _ => self.wire.command(args).await,
-        }
-    }
-
-    async fn command_at(&self, slot: u16, args: &[&str]) -> Result<Reply, ExecError> {
-        self.wire.command_at(slot, args).await
-    }
-
-    fn identity(&self) -> Option<String> {
-        None
-    }
-
-    async fn close(&self) {}
-}
-
-#[tokio::test]
-async fn a_time_that_is_none_is_noted() {
-    let server = server();
-    let numbers = ["-9223372036854775808", "-1", "9223372036854775807", "18446744073709551615", "noon", ""];
-    let texts = numbers.map(|text| Reply::Bytes(text.into()));
-    let parts: Vec<Reply> = texts.into_iter().chain([Reply::Nil, Reply::Int(i64::MIN), Reply::Int(i64::MAX)]).collect();
-    let pairs =
-        parts.iter().flat_map(|a| [vec![a.clone(), Reply::Int(0)], vec![Reply::Int(0), a.clone()], vec![a.clone()]]);
-    for time in pairs.map(Reply::Array).chain([Reply::Nil, Reply::Array(vec![])]) {
-        let settings = RedisSettings::default();
-        let keys = Keyspace::of(&settings, ClientId::random());
-        let absurd = Absurd { wire: Wire::to(&server), time: time.clone() };
-        let locks = RedisLocks::checked(absurd, keys, settings, WakeLink::default()).await.unwrap();
-        let checkup = Client::new(Backend::from(locks)).doctor().await.unwrap();
-        assert_eq!(concern(&checkup, Topic::Clock), Concern::Note, "{time:?}");
-    }
 }

@@ -7,7 +7,6 @@ use crate::common::{Client, Server, attempt, entry, hold, server, server_with, w
 use tenure_core::driver::{AcquireRequest, DelayQueueExt as _, Handing, Queueing, Signal};
 use tenure_core::{ErrorKind, FenceFloor, OwnerId};
 use tenure_redis::{Fences, RedisConfig, RedisSettings};
-use tenure_redis_support::FenceScope;
 use tenure_testkit::RedisOptions;
 
 const HOUR: u64 = 3_600_000_000;
@@ -18,7 +17,7 @@ async fn client(server: &Server, settings: RedisSettings) -> Client {
 
 fn all_counts() -> [RedisSettings; 3] {
     let settings = RedisSettings::default;
-    [settings(), settings().fences(Fences::Counter), settings().fence_scope(FenceScope::Name)]
+    [settings(), settings().fences(Fences::Counter), settings().fence_per_name()]
 }
 
 /// A waiter that takes the lock without asking.
@@ -64,7 +63,7 @@ async fn every_fence_is_beyond_the_floor_and_so_is_what_follows_without_it() {
             assert!(next.iter().all(|fence| *fence < floor.get() + 1000), "no further than need be: {next:?}");
             last = next;
         }
-        server.cli(&["FLUSHALL"]).unwrap(); // keys of FenceScope::Name live for a day, with a counter for ever
+        server.cli(&["FLUSHALL"]).unwrap(); // counters of names live for a day, with a counter for ever
     }
 }
 

@@ -115,7 +115,7 @@ async fn a_given_client_says_where_to_and_as_whom() {
         let url = format!("redis://127.0.0.1:{}/3?protocol={protocol}", server.port());
         let elsewhere = RedisConfig::tcp("no-such-host.invalid", 1).database(5).name("tenure");
         let theirs = redis::Client::open(url).unwrap();
-        let driver = RedisDriver::connect_through(theirs, elsewhere).await.unwrap();
+        let driver = RedisDriver::connect_on(theirs, elsewhere).await.unwrap();
         let client = Client::new(Backend::from(driver));
         let guard = client.lock("a").acquire().await.unwrap();
         assert_eq!(server.cli(&["EXISTS", "{tenure:a}"]).unwrap().int(), Some(0), "in the database 0");
@@ -140,7 +140,7 @@ async fn a_command_whose_reply_is_lost_is_not_sent_again() {
     let server = server();
     let proxy = TcpProxy::start(server.port()).unwrap();
     let theirs = redis::Client::open(server.url_through(proxy.port())).unwrap();
-    let driver = RedisDriver::connect_through(theirs, RedisConfig::default()).await.unwrap();
+    let driver = RedisDriver::connect_on(theirs, RedisConfig::default()).await.unwrap();
     let locks = std::sync::Arc::clone(Backend::from(driver).locks());
     let calls = || {
         let stats = server.cli(&["INFO", "commandstats"]).unwrap().text();
@@ -180,6 +180,6 @@ async fn a_given_client_leads_to_one_server() {
     let server = server();
     let theirs = redis::Client::open(server.url()).unwrap();
     let cluster = RedisConfig::from_url(&format!("redis+cluster://127.0.0.1:{}", server.port())).unwrap();
-    let error = RedisDriver::connect_through(theirs, cluster).await.unwrap_err();
+    let error = RedisDriver::connect_on(theirs, cluster).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
 }

@@ -20,9 +20,8 @@ mod state;
 
 use std::time::Instant;
 
-use crate::common::mutate::{Fate, fate, survivors};
 use crate::common::server_with;
-use crate::common::wire::Edit;
+use crate::common::wire::{Edit, Fate, fate};
 use faults::SEEDED;
 use lab::{Bench, Wrong};
 use script::{Move, Script};
@@ -75,40 +74,13 @@ fn the_scripts_do_what_the_store_in_memory_does() {
     }
 }
 
-/// The files of the scripts that the model drives; those of votes and of rights have tests of their own.
-const FILES: &[&str] = &[
-    "abandon",
-    "abandon_entry",
-    "acquire",
-    "part/grant",
-    "enter",
-    "exit",
-    "force_release",
-    "inspect",
-    "release",
-    "renew",
-    "renew_hold",
-    "part/answer",
-    "part/bury",
-    "part/fence",
-    "part/flag",
-    "part/join",
-    "part/lengthen",
-    "part/line",
-    "part/now",
-    "part/serve",
-    "part/try",
-    "part/turn",
-    "part/wish",
-];
-
 /// How many steps a fault has to be noticed in.
 const SOON: u64 = 20_000;
 
 /// What notices a fault, and at which step.
-fn noticed(server: &RedisServer, edit: &Edit, steps: u64) -> Fate {
+fn noticed(server: &RedisServer, edit: &Edit) -> Fate {
     let mut bench = Bench::at(server, Some(edit));
-    let found = search(&mut bench, 0, steps);
+    let found = search(&mut bench, 0, SOON);
     found.map_err(|(seed, script, wrong)| (seed * script.moves.len() as u64 + wrong.at as u64, wrong.what))
 }
 
@@ -117,25 +89,10 @@ fn faults_that_were_put_into_the_scripts_are_noticed() {
     let server = server_with(RedisOptions::new().movable_clock());
     let mut missed = Vec::new();
     for fault in SEEDED {
-        match fate(|| noticed(&server, &fault.edit(), SOON)) {
+        match fate(|| noticed(&server, &fault.edit())) {
             Err((at, what)) => println!("| {} | {at} | {what} |", fault.name),
             Ok(_) => missed.push(fault.name),
         }
     }
     assert!(missed.is_empty(), "not noticed: {missed:#?}");
-}
-
-/// `TENURE_MUTANTS_EACH`, `TENURE_MUTANTS_FROM`: which of them; `TENURE_MUTANT_STEPS`: how many steps each has to survive.
-#[test]
-#[ignore = "takes long; `cargo xtask mutants --driver lua` runs it"]
-fn small_mistakes_in_the_scripts_are_noticed() {
-    let steps = number("TENURE_MUTANT_STEPS", SOON);
-    let mut server = server_with(RedisOptions::new().movable_clock());
-    let left = survivors(FILES, |edit| {
-        if server.cli(&["PING"]).is_err() {
-            server.restart().unwrap(); // the last one was still running something without end
-        }
-        noticed(&server, edit, steps)
-    });
-    println!("{left:#?}");
 }

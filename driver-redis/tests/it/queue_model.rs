@@ -16,47 +16,14 @@ mod state;
 
 use std::time::{Duration, Instant};
 
-use crate::common::mutate::{Fate, fate, survivors};
 use crate::common::server_with;
-use crate::common::wire::Edit;
+use crate::common::wire::{Edit, Fate, fate};
 use faults::SEEDED;
 use lab::Bench;
 use tenure_core::driver::Settlement;
 use tenure_models::queue::{self, Move, Op, Wrong};
 use tenure_models::{number, shortened};
 use tenure_testkit::{RedisOptions, RedisServer};
-
-/// The files of the queue's scripts.
-const FILES: &[&str] = &[
-    "queue/cancel",
-    "queue/dead_list",
-    "queue/dead_purge",
-    "queue/dead_redrive",
-    "queue/extend",
-    "queue/get",
-    "queue/limit",
-    "queue/page",
-    "queue/pause",
-    "queue/purge",
-    "queue/push",
-    "queue/reschedule",
-    "queue/resume",
-    "queue/stats",
-    "queue/turn",
-    "queue/part/bury",
-    "queue/part/clock",
-    "queue/part/find",
-    "queue/part/form",
-    "queue/part/insert",
-    "queue/part/key",
-    "queue/part/limit",
-    "queue/part/receive",
-    "queue/part/remove",
-    "queue/part/selected",
-    "queue/part/settle",
-    "queue/part/settle_other",
-    "queue/part/unusual",
-];
 
 /// How many steps a fault has to be noticed in.
 const SOON: u64 = 12_000;
@@ -128,9 +95,9 @@ fn a_dead_letter_that_is_removed_or_comes_back_lets_no_other_go() {
 }
 
 /// What notices a fault, and at which step.
-fn noticed(server: &RedisServer, edit: &Edit, steps: u64) -> Fate {
+fn noticed(server: &RedisServer, edit: &Edit) -> Fate {
     let mut bench = Bench::at(server, Some(edit));
-    search(&mut bench, 0, steps).map_err(|(at, wrong)| (at, wrong.what))
+    search(&mut bench, 0, SOON).map_err(|(at, wrong)| (at, wrong.what))
 }
 
 #[test]
@@ -138,25 +105,10 @@ fn faults_that_were_put_into_the_scripts_are_noticed() {
     let server = server_with(RedisOptions::new().movable_clock());
     let mut missed = Vec::new();
     for fault in SEEDED {
-        match fate(|| noticed(&server, &fault.edit(), SOON)) {
+        match fate(|| noticed(&server, &fault.edit())) {
             Err((at, what)) => println!("| {} | {at} | {what} |", fault.name),
             Ok(_) => missed.push(fault.name),
         }
     }
     assert!(missed.is_empty(), "not noticed: {missed:#?}");
-}
-
-/// `TENURE_MUTANTS_EACH`, `TENURE_MUTANTS_FROM`: which of them; `TENURE_MUTANT_STEPS`: how many steps each has to survive.
-#[test]
-#[ignore = "takes long; `cargo xtask mutants --driver lua` runs it"]
-fn small_mistakes_in_the_scripts_are_noticed() {
-    let steps = number("TENURE_MUTANT_STEPS", SOON);
-    let mut server = server_with(RedisOptions::new().movable_clock());
-    let left = survivors(FILES, |edit| {
-        if server.cli(&["PING"]).is_err() {
-            server.restart().unwrap(); // the last one was still running something without end
-        }
-        noticed(&server, edit, steps)
-    });
-    println!("{left:#?}");
 }

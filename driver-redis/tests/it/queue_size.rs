@@ -217,7 +217,7 @@ async fn the_most_bytes_of_a_push_cost_a_short_script_and_more_are_refused() {
     for count in [5, 256] {
         let error = q.push(&jobs, &vec![large.clone(); count]).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidArgument);
-        assert!(error.message().contains("push fewer at once"), "{error}");
+        assert!(error.message().contains("push fewer messages"), "{error}");
     }
     assert_eq!(q.stats(&jobs).await.unwrap().ready, 80, "nothing of what was refused");
 }

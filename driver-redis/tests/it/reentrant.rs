@@ -1,57 +1,10 @@
-//! Re-entrant locks: exact counts, whatever is repeated.
+//! Re-entrant locks beside plain ones, their renewal, and the deepest entry.
 
 use std::time::Duration;
 
-use crate::common::{Client, attempt, begun, busy, entry, hold, keys, name, server, ttl, waiter, woken};
-use tenure_core::driver::{Begun, Exited, ForceReleased, ReentrantHold, Released, Renewed};
+use crate::common::{Client, attempt, busy, entry, hold, name, server, ttl, waiter, woken};
+use tenure_core::driver::{Exited, ForceReleased, ReentrantHold, Released, Renewed};
 use tenure_core::{ErrorKind, OwnerId};
-
-#[tokio::test]
-async fn entries_are_counted_exactly_under_repetition() {
-    let server = server();
-    let client = Client::of(&server).await;
-    let owner = OwnerId::new();
-    let (outer, inner) = (attempt("r"), attempt("r"));
-    let first = client.enter(&owner, &outer).await;
-    assert_eq!(first.depth, 1);
-    for (time, expected) in [Begun::Now, Begun::Earlier, Begun::Earlier].into_iter().enumerate() {
-        let again = client.enter(&owner, &inner).await;
-        assert_eq!((again.depth, again.fence), (2, first.fence), "time {time}");
-        begun(again, expected);
-    }
-    begun(client.enter(&owner, &outer).await, Begun::Earlier);
-    assert_eq!(client.reentrant.exit(&entry(&owner, &inner)).await.unwrap(), Exited::Inside { depth: 1 });
-    assert_eq!(client.reentrant.exit(&entry(&owner, &inner)).await.unwrap(), Exited::NotHeld);
-    assert_eq!(client.reentrant.exit(&entry(&owner, &outer)).await.unwrap(), Exited::Released);
-    assert_eq!(client.reentrant.exit(&entry(&owner, &outer)).await.unwrap(), Exited::NotHeld);
-    assert_eq!(keys(&server), ["tenure:{fence}"]);
-    assert!(client.enter(&owner, &attempt("r")).await.fence > first.fence);
-}
-
-#[tokio::test]
-async fn only_the_owner_can_exit() {
-    let server = server();
-    let client = Client::of(&server).await;
-    let (owner, thief) = (OwnerId::new(), OwnerId::new());
-    let mine = attempt("r");
-    client.enter(&owner, &mine).await;
-    assert_eq!(client.reentrant.exit(&entry(&thief, &mine)).await.unwrap(), Exited::NotHeld);
-    assert_eq!(client.reentrant.exit(&entry(&owner, &attempt("r"))).await.unwrap(), Exited::NotHeld);
-    assert_eq!(client.locks.inspect(&name("r")).await.unwrap().holder.unwrap().depth, 1);
-}
-
-#[tokio::test]
-async fn re_entry_lengthens_and_never_shortens() {
-    let server = server();
-    let client = Client::of(&server).await;
-    let owner = OwnerId::new();
-    client.enter(&owner, &attempt("r")).await;
-    let kept = client.enter(&owner, &attempt("r").with_ttl(ttl(50))).await.ttl;
-    assert!(kept > Duration::from_secs(5), "{kept:?}");
-    let kept = client.enter(&owner, &attempt("r").with_ttl(ttl(60_000))).await.ttl;
-    assert_eq!(kept, Duration::from_secs(60));
-    assert!(server.cli(&["PTTL", "tenure:r"]).unwrap().int().unwrap() > 50_000);
-}
 
 #[tokio::test]
 async fn plain_and_re_entrant_holds_exclude_each_other() {
@@ -78,30 +31,6 @@ async fn plain_and_re_entrant_holds_exclude_each_other() {
     assert_eq!(client.enter(&owner, &inner).await.depth, 2, "a re-entry passes the waiters");
     client.reentrant.exit(&entry(&owner, &inner)).await.unwrap();
     assert_eq!(client.reentrant.exit(&entry(&owner, &entered)).await.unwrap(), Exited::Released);
-    assert!(woken(&mut watch).await);
-    client.grant(&next).await;
-}
-
-#[tokio::test]
-async fn an_abandoned_entry_is_undone_alone() {
-    let server = server();
-    let client = Client::of(&server).await;
-    let owner = OwnerId::new();
-    let (kept, undone, late) = (attempt("r"), attempt("r"), attempt("r"));
-    client.enter(&owner, &kept).await;
-    client.enter(&owner, &undone).await;
-    for request in [&undone, &undone, &late] {
-        client.reentrant.abandon(&entry(&owner, request)).await.unwrap();
-    }
-    for request in [&undone, &late] {
-        let error = client.reentrant.enter(&owner, request).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::NotHeld);
-    }
-    assert_eq!(client.locks.inspect(&name("r")).await.unwrap().holder.unwrap().depth, 1);
-    let next = waiter("r");
-    let mut watch = client.watch(&next).await;
-    client.busy(&next).await;
-    client.reentrant.abandon(&entry(&owner, &kept)).await.unwrap();
     assert!(woken(&mut watch).await);
     client.grant(&next).await;
 }

@@ -1,6 +1,5 @@
 //! A release that nobody waits for, as one command: what it may rest on, and what happens where it is not to be had.
 
-use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::common::wire::{Delifeq, Wire};
@@ -8,29 +7,41 @@ use crate::common::{attempt, busy, granted, hold, keys, server, server_with, wai
 use tenure_core::driver::{AcquireRequest, Acquisition, Concern, DistributedLock, Doctor, Released, Topic};
 use tenure_core::{ErrorKind, OwnerToken};
 use tenure_redis::{Fences, RedisSettings};
-use tenure_redis_support::{ClientId, Keyspace, RedisLocks, WakeLink};
+use tenure_redis_support::Driver;
 use tenure_testkit::{RedisOptions, RedisServer};
 
 /// How many grants of a name are released by script after somebody has waited for it.
 const CONTENDED_GRANTS: u64 = 8;
 
-async fn client(server: &RedisServer, delifeq: Delifeq) -> RedisLocks<Wire> {
+/// A driver, and the connection that it sends its commands on.
+struct Client {
+    driver: Driver<Wire>,
+    wire: Wire,
+}
+
+impl std::ops::Deref for Client {
+    type Target = Driver<Wire>;
+
+    fn deref(&self) -> &Driver<Wire> {
+        &self.driver
+    }
+}
+
+async fn client(server: &RedisServer, delifeq: Delifeq) -> Client {
     client_with(server, delifeq, RedisSettings::default()).await
 }
 
-async fn client_with(server: &RedisServer, delifeq: Delifeq, settings: RedisSettings) -> RedisLocks<Wire> {
-    let keys = Keyspace::of(&settings, ClientId::random());
+async fn client_with(server: &RedisServer, delifeq: Delifeq, settings: RedisSettings) -> Client {
     let wire = Wire::with_delifeq(server, None, delifeq);
-    RedisLocks::checked(wire, keys, settings, WakeLink::default()).await.unwrap()
+    Client { driver: wire.driver(settings).await, wire }
 }
 
 /// How many releases were commands, and how many scripts, up to now.
-fn releases(client: &RedisLocks<Wire>) -> (u64, u64) {
-    let wire = client.executor();
-    (wire.by_value.load(Ordering::Relaxed), wire.scripts.load(Ordering::Relaxed))
+fn releases(client: &Client) -> (u64, u64) {
+    (client.wire.by_value(), client.wire.scripts())
 }
 
-async fn pair(client: &RedisLocks<Wire>, request: &AcquireRequest) {
+async fn pair(client: &Client, request: &AcquireRequest) {
     granted(client.acquire(request).await.unwrap());
     assert_eq!(client.release(&hold(request)).await.unwrap(), Released::Released);
 }

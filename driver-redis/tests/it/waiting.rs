@@ -2,41 +2,11 @@
 
 use std::time::Duration;
 
-use crate::common::{Client, LONG, asleep, attempt, begun, hold, keys, name, server, server_with, ttl, waiter, woken};
-use tenure_core::driver::{Begun, Handing, Queueing, Released};
+use crate::common::{Client, LONG, attempt, begun, hold, name, server, server_with, ttl, waiter, woken};
+use tenure_core::driver::{Begun, Handing, Queueing};
 use tenure_core::{ErrorKind, OwnerToken};
 use tenure_redis::{RedisConfig, RedisSettings};
 use tenure_testkit::{RedisOptions, RedisServer};
-
-#[tokio::test]
-async fn waiters_are_served_in_order_and_woken_one_at_a_time() {
-    let server = server();
-    let (client, other) = (Client::of(&server).await, Client::of(&server).await);
-    let holder = attempt("a");
-    client.grant(&holder).await;
-    let (first, second) = (waiter("a"), waiter("a"));
-    let (mut first_watch, mut second_watch) = (client.watch(&first).await, other.watch(&second).await);
-    let answer = client.busy(&first).await;
-    assert_eq!(answer.position, Some(0));
-    assert!(answer.recheck_after.unwrap() <= Duration::from_millis(10_001));
-    let answer = other.busy(&second).await;
-    assert_eq!(answer.position, Some(1));
-    assert!(answer.recheck_after.unwrap() >= Duration::from_secs(15), "not before two leases like this one");
-    assert_eq!(client.busy(&first).await.position, Some(0), "asking again keeps the place");
-
-    assert_eq!(client.locks.release(&hold(&holder)).await.unwrap(), Released::Released);
-    assert!(woken(&mut first_watch).await);
-    assert!(asleep(&other, &mut second_watch).await);
-    let reserved = other.busy(&second).await;
-    assert!(reserved.recheck_after.unwrap() <= Duration::from_millis(2_001), "the head has to claim in time");
-    client.busy(&attempt("a")).await; // nobody passes the head
-    begun(client.grant(&first).await, Begun::Now);
-    assert_eq!(client.locks.release(&hold(&first)).await.unwrap(), Released::Released);
-    assert!(woken(&mut second_watch).await);
-    other.grant(&second).await;
-    assert_eq!(other.locks.release(&hold(&second)).await.unwrap(), Released::Released);
-    assert_eq!(keys(&server), ["tenure:{fence}"]);
-}
 
 /// The clock of the server goes on by so much at once.
 fn later(server: &RedisServer, span: Duration) {
@@ -88,34 +58,6 @@ async fn an_abandoned_turn_is_passed_on_past_the_dead() {
     client.locks.abandon(&hold(&second)).await.unwrap();
     assert!(woken(&mut watch).await);
     begun(client.grant(&third).await, Begun::Now);
-}
-
-#[tokio::test]
-async fn a_silent_waiter_lapses_and_the_next_is_served() {
-    let server = server();
-    let client = Client::of(&server).await;
-    let holder = attempt("a");
-    client.grant(&holder).await;
-    let silent =
-        attempt("a").with_queue(Queueing::Join { presence: Duration::from_millis(50), accepts: Handing::Asked });
-    client.busy(&silent).await;
-    let next = waiter("a");
-    let mut watch = client.watch(&next).await;
-    assert!(client.busy(&next).await.position <= Some(1));
-    tenure_testkit::eventually("the silent one to lapse", || {
-        let now = server.cli(&["TIME"]).unwrap().items()[0].int().unwrap() * 1000;
-        let alive = server.cli(&["ZCOUNT", "{tenure:a}:w", &format!("({now}"), "+inf"]).unwrap();
-        let member = format!("{}@", silent.token.expose().as_str());
-        let all = server.cli(&["ZRANGE", "{tenure:a}:w", "0", "-1", "WITHSCORES"]).unwrap();
-        let score = all.items().chunks(2).find(|pair| pair[0].text().starts_with(&member))?[1].int()?;
-        (score < now && alive.int() >= Some(1)).then_some(())
-    })
-    .unwrap();
-    assert_eq!(client.locks.inspect(&name("a")).await.unwrap().waiters, 1);
-    client.locks.release(&hold(&holder)).await.unwrap();
-    assert!(woken(&mut watch).await);
-    client.grant(&next).await;
-    assert_eq!(client.busy(&silent).await.position, Some(0), "it may join again, at the end");
 }
 
 #[tokio::test]
@@ -189,51 +131,6 @@ async fn a_lease_that_ran_out_wakes_the_first_when_another_asks() {
     assert!(client.busy(&waiter("a")).await.recheck_after.unwrap() <= Duration::from_millis(2_001));
     assert!(woken(&mut watch).await);
     client.grant(&first).await;
-}
-
-#[tokio::test]
-async fn an_abandoned_head_hands_on_its_turn() {
-    let server = server();
-    let client = Client::of(&server).await;
-    let holder = attempt("a");
-    client.grant(&holder).await;
-    let (first, second) = (waiter("a"), waiter("a"));
-    let mut watch = client.watch(&second).await;
-    client.busy(&first).await;
-    client.busy(&second).await;
-    client.locks.release(&hold(&holder)).await.unwrap();
-    client.locks.abandon(&hold(&first)).await.unwrap();
-    assert!(woken(&mut watch).await);
-    client.grant(&second).await;
-    assert_eq!(client.locks.acquire(&first).await.unwrap_err().kind(), ErrorKind::NotHeld);
-}
-
-#[tokio::test]
-async fn a_forced_release_wakes_the_head() {
-    let server = server();
-    let client = Client::of(&server).await;
-    client.grant(&attempt("a")).await;
-    let first = waiter("a");
-    let mut watch = client.watch(&first).await;
-    client.busy(&first).await;
-    client.locks.force_release(&name("a"), None).await.unwrap();
-    assert!(woken(&mut watch).await);
-    client.grant(&first).await;
-}
-
-#[tokio::test]
-async fn the_queue_has_a_cap() {
-    let server = server();
-    let settings = RedisSettings::default().max_waiters(2).unwrap();
-    let client = Client::with(RedisConfig::unix(server.socket()).settings(settings)).await;
-    client.grant(&attempt("a")).await;
-    let first = waiter("a");
-    client.busy(&first).await;
-    client.busy(&waiter("a")).await;
-    let error = client.locks.acquire(&waiter("a")).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::LimitReached);
-    assert!(error.message().contains('2'), "{error}");
-    client.busy(&first).await;
 }
 
 #[tokio::test]

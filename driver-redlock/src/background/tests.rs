@@ -29,7 +29,7 @@ fn soon(after: Duration) -> LeaseInstant {
     LeaseInstant::now().after(after)
 }
 
-/// How often it was told that a lease is over, and that a token is.
+/// How many calls of `release` and of `abandon` the node received.
 fn told(link: &MemoryDriver) -> (u64, u64) {
     (link.faults().calls(Operation::Release), link.faults().calls(Operation::Abandon))
 }

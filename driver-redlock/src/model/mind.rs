@@ -1,5 +1,5 @@
-//! What a client of the model knows and decides: the driver's own [`Election`] and [`Standing`], driven as a round drives
-//! them. States of the search hold a number instead; what was decided once is not decided again.
+//! The knowledge and decisions of a client of the model: the driver's own [`Election`] and [`Standing`], driven as a
+//! round drives them. States of the search hold a number instead; a decision that was made once is not computed again.
 
 use std::collections::HashMap;
 
@@ -16,12 +16,12 @@ pub(super) enum Input {
     /// All nodes are asked to vote.
     Begin,
     Heard(Event),
-    /// The election was lost, and who refused is asked once more.
+    /// The election was lost, and the nodes that refused are asked once more.
     AskAgain,
     Win {
         fence: u8,
     },
-    /// A vote was heard of after the election was won.
+    /// A vote arrived after the election was won.
     Late {
         node: usize,
     },
@@ -31,20 +31,20 @@ pub(super) enum Input {
     Gone {
         node: usize,
     },
-    /// The renewal says that the node is to be taken back.
+    /// The renewal decides to take the node back.
     Heal {
         node: usize,
     },
     Healed {
         node: usize,
     },
-    /// The vote that was to take the node back is not heard of.
+    /// The vote that should take the node back did not arrive.
     HealUnheard {
         node: usize,
     },
-    /// The lease is lost, or given back.
+    /// The lease is lost, or released.
     End,
-    /// What was won in a lost election is given up.
+    /// The votes of a lost election are given up.
     Spoil,
 }
 
@@ -53,15 +53,15 @@ pub(super) enum Input {
 pub(super) enum Output {
     Nothing,
     Election(Decision),
-    /// Whether the hold began.
+    /// The election was won, and the hold began or did not.
     Won(bool),
     /// The nodes to ask.
     Ask(NodeSet),
     Heal {
         sent: bool,
     },
-    /// How the token is undone: where a release is enough, where it is if it ended a lease, where late votes have to be
-    /// refused in any case, and which nodes tell whether they had the lock.
+    /// The nodes of each kind of undoing: a release alone; a release that is enough if it ended a lease; an abandonment
+    /// in any case, which refuses late votes; and the nodes that report whether they had the lock.
     Undo {
         release: NodeSet,
         either: NodeSet,
@@ -134,14 +134,14 @@ impl Mind {
     }
 }
 
-/// A mind, by number. Zero stands for one that has nothing to think of.
+/// A mind, by number. Zero means one that has nothing to think of.
 pub(super) type Id = u16;
 
 /// All minds that were met, and what they come to.
 #[derive(Debug)]
 pub(super) struct Minds {
     nodes: usize,
-    /// With all that led there, to tell the same story with the nodes in another order.
+    /// With all inputs that led there, to repeat them with the nodes in another order.
     known: Vec<(Mind, Vec<Input>)>,
     ids: HashMap<Mind, Id>,
     decided: FnvHashMap<(Id, Input), (Id, Output)>,

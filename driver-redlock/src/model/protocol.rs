@@ -1,10 +1,10 @@
-//! The world around the driver's decisions, as a transition system. One name; every attempt has tokens of its own, so an
-//! attempt is an owner. What a client decides is the driver's own code, see [`mind`](super::mind); what a node does is
-//! here, and compared with real nodes on random traces.
+//! The world around the driver's decisions, as a transition system. There is one name. Every attempt has its own
+//! tokens, so an attempt is an owner. The client's decisions are the driver's own code, see [`mind`](super::mind). The
+//! node's behaviour is defined here, and compared with real nodes on random traces.
 //!
-//! A request that was sent may arrive at any later time, also after the client gave up, or never. An answer that tells of
-//! something done may be heard at any later time; one that tells of nothing done is heard at once. A release is an expiry
-//! of an attempt that is done.
+//! A request that was sent may arrive at any later time, also after the client gave up, or never. An answer that
+//! reports a change may be received at any later time; an answer that reports none is received at once. A release is an
+//! expiry of an attempt that is done.
 
 use std::fmt;
 
@@ -13,12 +13,12 @@ use super::mind::Id;
 pub(super) const NODES: usize = 4;
 pub(super) const ATTEMPTS: usize = 3;
 
-/// What is written back to the nodes before a grant is reported.
+/// The fence that is written back to the nodes before a grant is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WriteBack {
-    /// Nothing: the client believes in the greatest fence that the votes carried.
+    /// Nothing: the client uses the greatest fence of the votes.
     None,
-    /// All nodes are told to, and take, the greater of the two, whoever owns them.
+    /// All nodes receive, and take, the greater of the two, regardless of their owner.
     Unconditional,
     /// The same, if the token owns the node.
     OwnerOnly,
@@ -42,7 +42,7 @@ pub(super) enum Memory {
     Kept,
     /// It forgets lease and counter, and is back at once.
     Lost,
-    /// It forgets, and votes again when no lease is believed in any more because of what it forgot.
+    /// It forgets, and votes again when no forgotten lease is in use any more.
     LostWithWait,
 }
 
@@ -79,7 +79,7 @@ pub(super) struct Node {
     /// Attempt + 1, or 0.
     pub(super) owner: u8,
     pub(super) counter: u8,
-    /// The attempts whose leases it may have forgotten; votes for nobody while there are any.
+    /// The attempts whose leases it may have forgotten; it casts no votes while there are any.
     pub(super) forgot: u8,
     /// The attempts that it refuses for ever.
     pub(super) buried: u8,
@@ -100,9 +100,9 @@ pub(super) enum Vote {
     #[default]
     None,
     Sent,
-    /// It may arrive, and nobody will hear of it.
+    /// It may arrive, and no client will receive its answer.
     Stray,
-    /// Cast with this fence, and not heard of.
+    /// Cast with this fence, and not received yet.
     Said(u8),
     Heard(u8),
 }
@@ -115,13 +115,13 @@ pub(super) const RAISE_SAID: u8 = 2;
 pub(super) const RAISE_OVER: u8 = 3;
 pub(super) const ROUNDS: usize = 4;
 
-/// A node's answer in the renewal that is going on.
+/// A node's answer in the present renewal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Answer {
     #[default]
     None,
     Kept,
-    /// It was kept, and forgotten since.
+    /// It was kept, and then forgotten.
     KeptAndForgotten,
     Gone,
     Failed,
@@ -133,7 +133,7 @@ pub(super) enum Heal {
     #[default]
     None,
     Sent,
-    /// It may arrive, and nobody will hear of it.
+    /// It may arrive, and no client will receive its answer.
     Stray,
     Over,
 }
@@ -149,7 +149,7 @@ pub(super) enum Undo {
     Acknowledged,
 }
 
-/// What is between an attempt and a node.
+/// The messages between an attempt and a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Wire {
     pub(super) vote: Vote,
@@ -174,7 +174,7 @@ impl Wire {
 pub(super) struct Attempt {
     pub(super) phase: Phase,
     pub(super) hint: u8,
-    /// What was reported; 0 for nothing.
+    /// The reported fence; 0 for none.
     pub(super) fence: u8,
     /// The attempts that were reported held before this one began.
     pub(super) before: u8,
@@ -198,7 +198,7 @@ pub(super) struct State {
     pub(super) clock: u8,
 }
 
-/// What a step is called; each `#` stands for a number. In words only when it is printed.
+/// The name of a step; each `#` is replaced by a number. In words only when it is printed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Label(pub(super) &'static str, pub(super) [usize; 3]);
 
@@ -209,7 +209,7 @@ impl fmt::Display for Label {
     }
 }
 
-/// A step: what it is called, where it leads, and what is wrong with it.
+/// A step: its name, the state it leads to, and its violation if there is one.
 #[derive(Debug)]
 pub(super) struct Step {
     pub(super) label: Label,
@@ -218,7 +218,7 @@ pub(super) struct Step {
 }
 
 impl Protocol {
-    /// What is wrong with a state in which attempt `b` was just reported held.
+    /// The violation in a state in which attempt `b` was just reported held, if any.
     pub(super) fn violation(&self, state: &State, b: usize) -> Option<String> {
         let new = &state.attempts[b];
         for a in (0..self.attempts).filter(|a| *a != b && state.attempts[*a].fence != 0) {

@@ -1,4 +1,4 @@
-//! Breadth-first search through all states; a trace of the shortest way to the first one that is wrong.
+//! Breadth-first search through all states, with a trace of the shortest way to the first wrong one.
 
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
 
@@ -10,7 +10,7 @@ pub(super) enum Verdict {
     Holds {
         visited: usize,
     },
-    /// Nothing wrong was found in all states that so many steps lead to, and there are more.
+    /// No error was found within so many steps, and there are more states.
     Unfinished {
         visited: usize,
         steps: usize,

@@ -1,4 +1,4 @@
-//! All that can happen next in a state.
+//! All possible next steps of a state.
 
 mod release;
 mod renewal;
@@ -91,7 +91,7 @@ impl<'a> Steps<'a> {
         }
     }
 
-    /// The attempt is over: `held` and given back or lost, or not won. Returns which nodes tell whether they had the lock.
+    /// The attempt ends: `held` and given back or lost, or not won. Returns which nodes report whether they had the lock.
     fn end(&mut self, attempt: &mut Attempt, held: bool) -> NodeSet {
         let undo = self.think(attempt, if held { Input::End } else { Input::Spoil });
         let Output::Undo { release, either, abandon, tell } = undo else { unreachable!() };
@@ -164,7 +164,7 @@ impl<'a> Steps<'a> {
         }
     }
 
-    // ---- what goes on between an attempt and a node
+    // ---- the messages between an attempt and a node
 
     fn of_wire(&mut self, a: usize, i: usize) {
         let wire = self.state.attempts[a].wires[i];

@@ -142,7 +142,7 @@ async fn a_release_that_overtakes_a_renewal_ends_the_hold() {
     drop(slot);
 }
 
-/// What is known of a node that was asked to grant again decides how it is told that the hold is over.
+/// The known state of a node that was asked to grant again decides how the ended hold is undone there.
 #[tokio::test(start_paused = true)]
 async fn what_a_vote_that_takes_a_node_back_came_to_is_known() {
     let heard = async |fault: &dyn Fn(&World)| {

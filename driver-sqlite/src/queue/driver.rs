@@ -1,4 +1,4 @@
-//! Delay queues: requests to decisions, decisions to answers.
+//! Delay queues: turns requests into decisions, and decisions into answers.
 
 use async_trait::async_trait;
 use tenure_core::driver::{
@@ -10,8 +10,7 @@ use tenure_core::driver::{
 use tenure_core::queue::{MessageId, QueueLimits, QueueName};
 use tenure_core::{Error, ErrorKind, Result};
 
-use super::operate::list_queues;
-use super::state::QueueTurn;
+use super::turn::{QueueRule, decide, list_queues, watch};
 use crate::driver::SqliteDriver;
 use crate::error::Done;
 
@@ -34,73 +33,79 @@ impl DelayQueue for SqliteDriver {
     async fn push(&self, queue: &QueueName, messages: &[NewMessage]) -> Result<Vec<Pushed>> {
         let bytes: usize = messages.iter().map(NewMessage::bytes).sum();
         if bytes > REQUEST_BYTES {
-            let text = format!("{bytes} bytes in one push are more than {REQUEST_BYTES}");
+            let text = format!("{bytes} bytes in one push are more than {REQUEST_BYTES}: push fewer messages at once");
             return Err(Error::new(ErrorKind::InvalidArgument, text));
         }
         let messages = messages.to_vec();
-        self.decide(queue, move |state| state.push(&messages)).await
+        self.decide(queue, move |rule| rule.push(&messages)).await
     }
 
     async fn exchange(&self, settles: &[Settle], request: &ReceiveRequest) -> Result<Exchanged> {
         let (settles, asked) = (settles.to_vec(), request.clone());
         let watches = request.max > 0 && self.worker().bell()?.queues.is_watched(&request.queue);
-        self.decide(&request.queue, move |state| {
-            if watches {
-                state.watch()?;
-            }
-            Ok(Exchanged::new(state.settle(&settles)?, state.receive(&asked)?))
-        })
-        .await
+        self.worker()
+            .ask(move |turn| {
+                let exchange = |rule: &mut QueueRule<'_, '_>| {
+                    let settled = rule.settle(&settles)?;
+                    Ok(Exchanged::new(settled, rule.receive(&asked)?))
+                };
+                let exchanged = decide(turn, &asked.queue, exchange)?;
+                if watches {
+                    watch(turn, &asked.queue)?;
+                }
+                Ok(exchanged)
+            })
+            .await
     }
 
     async fn extend(&self, queue: &QueueName, extensions: &[Extension]) -> Result<Vec<Extended>> {
         let asked = extensions.to_vec();
-        self.decide(queue, move |state| state.extend(&asked)).await
+        self.decide(queue, move |rule| rule.extend(&asked)).await
     }
 
     async fn cancel(&self, queue: &QueueName, id: &MessageId) -> Result<Cancelled> {
         let id = id.clone();
-        self.decide(queue, move |state| state.cancel(&id)).await
+        self.decide(queue, move |rule| rule.cancel(&id)).await
     }
 
     async fn reschedule(&self, queue: &QueueName, id: &MessageId, delay: Delay) -> Result<Rescheduled> {
         let id = id.clone();
-        self.decide(queue, move |state| state.reschedule(&id, delay)).await
+        self.decide(queue, move |rule| rule.reschedule(&id, delay)).await
     }
 
     async fn give_turn(&self, queue: &QueueName, id: &MessageId, turn: &LockTurn) -> Result<TurnGiven> {
         let (id, given) = (id.clone(), turn.clone());
-        self.decide(queue, move |state| state.give_turn(&id, &given)).await
+        self.decide(queue, move |rule| rule.give_turn(&id, &given)).await
     }
 
     async fn get(&self, queue: &QueueName, id: &MessageId) -> Result<Option<MessageInfo>> {
         let id = id.clone();
-        self.decide(queue, move |state| state.get(&id)).await
+        self.decide(queue, move |rule| rule.get(&id)).await
     }
 
     async fn list(&self, queue: &QueueName, which: Listed, from: Option<ListPlace>, max: usize) -> Result<MessagePage> {
-        self.decide(queue, move |state| state.list(which, from, max)).await
+        self.decide(queue, move |rule| rule.list(which, from, max)).await
     }
 
     async fn limit(&self, queue: &QueueName, limits: &QueueLimits) -> Result<()> {
         let limits = *limits;
-        self.decide(queue, move |state| state.limit(limits)).await
+        self.decide(queue, move |rule| rule.limit(limits)).await
     }
 
     async fn stats(&self, queue: &QueueName) -> Result<QueueStats> {
-        self.decide(queue, |state| state.stats()).await
+        self.decide(queue, |rule| rule.stats()).await
     }
 
     async fn pause(&self, queue: &QueueName) -> Result<()> {
-        self.decide(queue, |state| state.set_flow(Flow::Paused)).await
+        self.decide(queue, |rule| rule.set_flow(Flow::Paused)).await
     }
 
     async fn resume(&self, queue: &QueueName) -> Result<()> {
-        self.decide(queue, |state| state.set_flow(Flow::Running)).await
+        self.decide(queue, |rule| rule.set_flow(Flow::Running)).await
     }
 
     async fn purge(&self, queue: &QueueName, max: usize, from: Option<PurgePlace>) -> Result<PurgeStep> {
-        self.decide(queue, move |state| state.purge(max, from)).await
+        self.decide(queue, move |rule| rule.purge(max, from)).await
     }
 
     async fn list_queues(&self, after: Option<QueueName>, max: usize) -> Result<QueuePage> {
@@ -108,23 +113,24 @@ impl DelayQueue for SqliteDriver {
     }
 
     async fn dead_list(&self, queue: &QueueName, after: Option<DeadPlace>, max: usize) -> Result<DeadPage> {
-        self.decide(queue, move |state| state.dead_list(after, max)).await
+        self.decide(queue, move |rule| rule.dead_list(after, max)).await
     }
 
     async fn dead_redrive(&self, queue: &QueueName, which: &DeadSelection, delay: Delay) -> Result<Redriven> {
         let which = which.clone();
-        self.decide(queue, move |state| state.dead_redrive(&which, delay)).await
+        self.decide(queue, move |rule| rule.dead_redrive(&which, delay)).await
     }
 
     async fn dead_purge(&self, queue: &QueueName, which: &DeadSelection) -> Result<Purged> {
         let which = which.clone();
-        self.decide(queue, move |state| state.dead_purge(&which)).await
+        self.decide(queue, move |rule| rule.dead_purge(&which)).await
     }
 
     async fn watch(&self, queue: &QueueName) -> Result<Watch> {
-        let watch = self.worker().bell()?.queues.register(queue);
-        self.decide(queue, |state| state.watch()).await?;
-        Ok(watch)
+        let watching = self.worker().bell()?.queues.register(queue);
+        let queue = queue.clone();
+        self.worker().ask(move |turn| watch(turn, &queue)).await?;
+        Ok(watching)
     }
 }
 
@@ -133,9 +139,9 @@ impl SqliteDriver {
     async fn decide<T: Send + 'static>(
         &self,
         queue: &QueueName,
-        decision: impl FnOnce(&mut QueueTurn<'_, '_>) -> Done<T> + Send + 'static,
+        decision: impl FnOnce(&mut QueueRule<'_, '_>) -> Done<T> + Send + 'static,
     ) -> Result<T> {
         let queue = queue.clone();
-        self.worker().ask(move |turn| QueueTurn::decide(turn, queue, decision)).await
+        self.worker().ask(move |turn| decide(turn, &queue, decision)).await
     }
 }

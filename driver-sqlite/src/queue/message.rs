@@ -1,58 +1,20 @@
-//! One message, and where it stands: a row of the table `message`.
+//! One message as a row of the table `message`.
 
 use rusqlite::Row;
-use tenure_core::driver::{
-    Attempts, Cause, DeadCause, Delay, Due, Lifecycle, LockTurn, MessageInfo, MessageState, NamedId, NewMessage,
-    Payload, Receipt,
-};
+use rusqlite::types::FromSql;
+use tenure_core::driver::{Attempts, Cause, DeadCause, Delay, Lifecycle, LockTurn, NamedId, Payload};
 use tenure_core::queue::{ConcurrencyKey, MessageId, Reason, Recurrence};
+use tenure_core::rules::queues::{Line, Message, Moment, Place};
 use tenure_core::{FencingToken, LockName, OwnerToken};
 
-use crate::span::{micros, of_micros};
+use crate::span::of_micros;
 
-/// The columns, in the order in which [`Message::read`] takes them.
+/// The columns, in the order in which [`read`] takes them.
 pub(super) const COLUMNS: &str = "number, state, at, name, window, payload, pushed, attempt, attempts, cause, fence, \
                                   key, lock, turn_lock, turn_token, turn_fence, reason, expires, recurrence, doomed";
 
-/// Which line a message stands in; its place there is its time, then its number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(i64)]
-pub(super) enum State {
-    /// Until it is due.
-    Waiting = 0,
-    /// Due, but found with its key in flight.
-    Held = 1,
-    /// Until its lease ends.
-    Leased = 2,
-    /// Since it died.
-    Dead = 3,
-}
-
-#[derive(Debug)]
-pub(super) struct Message {
-    /// Zero before it is stored.
-    pub(super) number: i64,
-    pub(super) state: State,
-    pub(super) at: i64,
-    pub(super) named: Option<NamedId>,
-    pub(super) payload: Payload,
-    pub(super) pushed: i64,
-    pub(super) life: Lifecycle<i64>,
-    /// Of the last delivery; zero before the first.
-    pub(super) fence: i64,
-    pub(super) key: Option<ConcurrencyKey>,
-    pub(super) lock: Option<LockName>,
-    /// The hold that it was given since it was parked.
-    pub(super) turn: Option<LockTurn>,
-}
-
-/// A row that cannot be read.
-#[derive(Debug)]
-pub(super) struct Broken {
-    pub(super) number: i64,
-    /// Which column, or what is wrong.
-    pub(super) what: &'static str,
-}
+/// Why a row cannot be read: a column, or the error.
+pub(crate) type Damage = &'static str;
 
 /// Causes by their numbers in the table.
 const CAUSES: [Cause; 6] =
@@ -60,110 +22,25 @@ const CAUSES: [Cause; 6] =
 /// Why a message is dead, by the numbers in the table.
 const DOOMS: [DeadCause; 4] = [DeadCause::Exhausted, DeadCause::Rejected, DeadCause::Expired, DeadCause::Damaged];
 
-impl Message {
-    /// Of a message that is pushed now.
-    pub(super) fn new(now: i64, message: &NewMessage) -> Self {
-        let (Due::After(delay) | Due::Parked { at_most: delay }) = message.due;
-        let at = now + micros(delay.get());
-        let expires = message.ttl.map(|ttl| at + micros(ttl.get()));
-        Self {
-            number: 0,
-            state: State::Waiting,
-            at,
-            named: message.id.clone(),
-            payload: message.payload.clone(),
-            pushed: now,
-            life: Lifecycle::new(message, expires),
-            fence: 0,
-            key: message.key.clone(),
-            lock: message.lock.clone(),
-            turn: None,
-        }
-    }
+/// The instant of a time in the table: in the same order, and never negative. Times before the machine's start are.
+pub(super) fn moment(at: i64) -> Moment {
+    at.cast_unsigned() ^ (1 << 63)
+}
 
-    pub(super) fn id(&self) -> MessageId {
-        let numbered = || MessageId::assigned(self.number.cast_unsigned());
-        self.named.as_ref().map_or_else(numbered, |named| named.id.clone())
-    }
+/// The time of an instant, as the table has it.
+pub(super) fn stored(at: Moment) -> i64 {
+    (at ^ (1 << 63)).cast_signed()
+}
 
-    pub(super) fn state(&self, now: i64) -> MessageState {
-        match self.state {
-            State::Waiting if self.at > now => MessageState::Scheduled,
-            State::Leased if self.at > now => MessageState::InFlight,
-            State::Waiting | State::Held | State::Leased => MessageState::Ready,
-            State::Dead => MessageState::Dead,
-        }
-    }
+/// The place by the columns `state` and `at`. A state that no release wrote counts as one that waits.
+pub(super) fn place(state: i64, at: i64) -> Place {
+    let line = usize::try_from(state).ok().and_then(|state| Line::ALL.get(state));
+    Place::new(*line.unwrap_or(&Line::Held), moment(at))
+}
 
-    pub(super) fn receipt(&self) -> Receipt {
-        Receipt::new([self.number.cast_unsigned(), self.fence.cast_unsigned(), 0])
-    }
-
-    pub(super) fn info(&self, now: i64) -> MessageInfo {
-        MessageInfo::new(self.id(), self.state(now), self.payload.clone())
-            .with_attempt(self.life.attempt)
-            .with_attempts(self.life.attempts)
-            .with_due_in(if self.state == State::Dead { of_micros(0) } else { of_micros(self.at - now) })
-            .with_age(of_micros(now - self.pushed))
-            .with_key(self.key.clone())
-            .with_lock(self.lock.clone())
-            .with_reason(self.life.reason.clone())
-            .with_expires_in(self.life.expires.map(|until| of_micros(until - now)))
-            .with_recurrence(self.life.recurrence.clone())
-    }
-
-    pub(super) fn cause_number(&self) -> usize {
-        CAUSES.iter().position(|cause| *cause == self.life.cause).unwrap_or(0)
-    }
-
-    /// Takes a row apart.
-    pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Result<Self, Broken>> {
-        let number = row.get(0)?;
-        Ok(Self::read_columns(row, number).map_err(|what| Broken { number, what }))
-    }
-
-    fn read_columns(row: &Row<'_>, number: i64) -> Result<Self, &'static str> {
-        let columns = Columns(row);
-        let state = [State::Waiting, State::Held, State::Leased, State::Dead];
-        let name: Option<Vec<u8>> = columns.get(3, "name")?;
-        let window: i64 = columns.get(4, "window")?;
-        let window = u64::try_from(window).ok().and_then(|window| Delay::new(of_micros(window.cast_signed())).ok());
-        let window = window.ok_or("the window of its name is no span")?;
-        let turn: (Option<Vec<u8>>, Option<String>, Option<i64>) =
-            (columns.get(13, "turn_lock")?, columns.get(14, "turn_token")?, columns.get(15, "turn_fence")?);
-        Ok(Self {
-            number,
-            state: *columns.one_of(1, &state, "the state is not known")?,
-            at: columns.get(2, "at")?,
-            named: name
-                .map(MessageId::named)
-                .transpose()
-                .map_err(|_| "the id is too long")?
-                .map(|id| NamedId::new(id, window)),
-            payload: Payload::new(columns.get::<Vec<u8>>(5, "payload")?).map_err(|_| "the payload is too long")?,
-            pushed: columns.get(6, "pushed")?,
-            fence: columns.get(10, "fence")?,
-            key: columns.made(11, |key: Vec<u8>| ConcurrencyKey::new(key).ok(), "the concurrency key is too long")?,
-            lock: columns.made(12, |lock: Vec<u8>| LockName::new(lock).ok(), "the lock is not a name")?,
-            turn: read_turn(turn)?,
-            life: Self::read_life(&columns)?,
-        })
-    }
-
-    fn read_life(columns: &Columns<'_>) -> Result<Lifecycle<i64>, &'static str> {
-        let known = |doom| usize::try_from(doom).ok().and_then(|doom| DOOMS.get(doom)).copied();
-        let doomed: Option<i64> = columns.get(19, "doomed")?;
-        Ok(Lifecycle {
-            attempt: columns.get(7, "attempt")?,
-            attempts: Attempts::new(columns.get(8, "attempts")?)
-                .map_err(|_| "the number of attempts is out of range")?,
-            cause: *columns.one_of(9, &CAUSES, "the cause is not known")?,
-            reason: columns.made(16, |reason: String| Reason::new(reason).ok(), "the reason is too long")?,
-            recurrence: columns.made(18, |text: String| Recurrence::new(text).ok(), "the recurrence is too long")?,
-            expires: columns.get(17, "expires")?,
-            doomed: doomed.map(|doom| known(doom).ok_or("the doom is not known")).transpose()?,
-        })
-    }
+/// The number of the cause of its next delivery in the table.
+pub(super) fn cause_number(life: &Lifecycle<Moment>) -> usize {
+    CAUSES.iter().position(|cause| *cause == life.cause).unwrap_or(0)
 }
 
 /// The number of a cause of death in the table.
@@ -177,32 +54,73 @@ pub(super) fn doom_of(number: Option<i64>) -> DeadCause {
     known.unwrap_or(DeadCause::Exhausted)
 }
 
+/// Takes a row apart.
+pub(super) fn read(row: &Row<'_>) -> Result<Message, Damage> {
+    let columns = Columns(row);
+    let (number, at): (i64, i64) = (columns.get(0, "number")?, columns.get(2, "at")?);
+    let line = columns.one_of(1, &Line::ALL, "the state is not known")?;
+    let name: Option<Vec<u8>> = columns.get(3, "name")?;
+    let window: i64 = columns.get(4, "window")?;
+    let window = u64::try_from(window).ok().and_then(|window| Delay::new(of_micros(window.cast_signed())).ok());
+    let window = window.ok_or("the window of its name is not a duration")?;
+    let turn: (Option<Vec<u8>>, Option<String>, Option<i64>) =
+        (columns.get(13, "turn_lock")?, columns.get(14, "turn_token")?, columns.get(15, "turn_fence")?);
+    Ok(Message {
+        number: number.cast_unsigned(),
+        place: Place::new(*line, moment(at)),
+        named: name
+            .map(MessageId::named)
+            .transpose()
+            .map_err(|_| "the id is too long")?
+            .map(|id| NamedId::new(id, window)),
+        payload: Payload::new(columns.get::<Vec<u8>>(5, "payload")?).map_err(|_| "the payload is too long")?,
+        pushed: moment(columns.get(6, "pushed")?),
+        fence: columns.get::<i64>(10, "fence")?.cast_unsigned(),
+        key: columns.made(11, |key: Vec<u8>| ConcurrencyKey::new(key).ok(), "the concurrency key is too long")?,
+        lock: columns.made(12, |lock: Vec<u8>| LockName::new(lock).ok(), "the lock is not a name")?,
+        turn: read_turn(turn)?,
+        life: read_life(&columns)?,
+    })
+}
+
+fn read_life(columns: &Columns<'_>) -> Result<Lifecycle<Moment>, Damage> {
+    let known = |doom| usize::try_from(doom).ok().and_then(|doom| DOOMS.get(doom)).copied();
+    let doomed: Option<i64> = columns.get(19, "doomed")?;
+    Ok(Lifecycle {
+        attempt: columns.get(7, "attempt")?,
+        attempts: Attempts::new(columns.get(8, "attempts")?).map_err(|_| "the number of attempts is out of range")?,
+        cause: *columns.one_of(9, &CAUSES, "the cause is not known")?,
+        reason: columns.made(16, |reason: String| Reason::new(reason).ok(), "the reason is too long")?,
+        recurrence: columns.made(18, |text: String| Recurrence::new(text).ok(), "the recurrence is too long")?,
+        expires: columns.get::<Option<i64>>(17, "expires")?.map(moment),
+        doomed: doomed.map(|doom| known(doom).ok_or("the doom is not known")).transpose()?,
+    })
+}
+
 struct Columns<'a>(&'a Row<'a>);
 
 impl Columns<'_> {
     /// A column that has its type, at least.
-    fn get<T: rusqlite::types::FromSql>(&self, at: usize, name: &'static str) -> Result<T, &'static str> {
+    fn get<T: FromSql>(&self, at: usize, name: Damage) -> Result<T, Damage> {
         self.0.get(at).map_err(|_| name)
     }
 
-    fn one_of<'t, T>(&self, at: usize, all: &'t [T], what: &'static str) -> Result<&'t T, &'static str> {
+    fn one_of<'t, T>(&self, at: usize, all: &'t [T], what: Damage) -> Result<&'t T, Damage> {
         let number: i64 = self.get(at, what)?;
         usize::try_from(number).ok().and_then(|number| all.get(number)).ok_or(what)
     }
 
-    fn made<S: rusqlite::types::FromSql, T>(
+    fn made<S: FromSql, T>(
         &self,
         at: usize,
         make: impl FnOnce(S) -> Option<T>,
-        what: &'static str,
-    ) -> Result<Option<T>, &'static str> {
+        what: Damage,
+    ) -> Result<Option<T>, Damage> {
         self.get::<Option<S>>(at, what)?.map(|stored| make(stored).ok_or(what)).transpose()
     }
 }
 
-fn read_turn(
-    (lock, token, fence): (Option<Vec<u8>>, Option<String>, Option<i64>),
-) -> Result<Option<LockTurn>, &'static str> {
+fn read_turn((lock, token, fence): (Option<Vec<u8>>, Option<String>, Option<i64>)) -> Result<Option<LockTurn>, Damage> {
     let (Some(lock), Some(token), Some(fence)) = (lock, token, fence) else { return Ok(None) };
     let read = || {
         let (lock, token) = (LockName::new(lock).ok()?, OwnerToken::parse(&token).ok()?);

@@ -132,11 +132,61 @@ async fn an_old_copy_that_is_written_over_the_file_grants_nothing() {
     let copy = std::fs::read(file(&folder)).unwrap();
     let client = client(&file(&folder)).await;
     let held = client.lock("held").ttl(Duration::from_secs(60)).acquire().await.unwrap();
+    let before = std::fs::metadata(file(&folder)).unwrap().len();
+    let queue = client.queue_of_bytes("jobs").unwrap();
+    while std::fs::metadata(file(&folder)).unwrap().len() == before {
+        queue.push(&vec![0; 1 << 20]).await.unwrap(); // until the log is moved into the file
+    }
     std::fs::write(file(&folder), copy).unwrap();
     let (kind, text) = refused(&file(&folder)).await;
-    assert!(kind == ErrorKind::Misconfigured && text.contains("another program wrote"), "{text}");
+    assert!(kind == ErrorKind::Misconfigured && text.contains("an older state was written over"), "{text}");
     let error = held.extend(Duration::from_secs(60)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+}
+
+/// What administrators do with a file that is in use: nobody is told of an old copy, and the state is what it was.
+#[tokio::test]
+async fn another_program_may_checkpoint_and_vacuum_the_file() {
+    let folder = TempDir::new().unwrap();
+    let first = client(&file(&folder)).await;
+    let held = first.lock("held").ttl(Duration::from_secs(60)).acquire().await.unwrap();
+    for statements in ["PRAGMA wal_checkpoint(TRUNCATE)", "VACUUM", "VACUUM; PRAGMA wal_checkpoint(TRUNCATE)"] {
+        let other = Connection::open(file(&folder)).unwrap();
+        other.busy_timeout(Duration::from_secs(10)).unwrap();
+        other.execute_batch(statements).unwrap();
+        drop(other);
+        let second = client(&file(&folder)).await;
+        assert!(second.lock("held").try_acquire().await.unwrap().is_none(), "{statements}: granted beside the holder");
+        acquired(&second.lock("mine")).await.unwrap();
+        held.extend(Duration::from_secs(60)).await.unwrap();
+        second.close(Duration::from_secs(5)).await.unwrap();
+    }
+    held.release().await.unwrap();
+}
+
+/// While another program moves commits into the file, its pages are of two states: the table that the schema names may be elsewhere.
+#[tokio::test]
+async fn a_file_that_is_half_written_by_another_program_is_no_older_state() {
+    let folder = TempDir::new().unwrap();
+    let client = client(&file(&folder)).await;
+    client.queue_of_bytes("jobs").unwrap().push_bytes(b"later").delay(Duration::from_secs(60)).await.unwrap();
+    let other = Connection::open(file(&folder)).unwrap();
+    other.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
+    let root = "SELECT rootpage FROM sqlite_schema WHERE name = 'message'";
+    let message: u8 = other.query_row(root, [], |row| row.get(0)).unwrap();
+    drop(other);
+    acquired(&client.lock("before")).await.unwrap();
+    let whole = std::fs::read(file(&folder)).unwrap();
+    let named = b"tablemachinemachine";
+    let at = whole.windows(named.len()).position(|bytes| bytes == named).unwrap() + named.len();
+    let patch = |byte: u8| {
+        let main = std::fs::OpenOptions::new().write(true).open(file(&folder)).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&main, &[byte], at as u64).unwrap();
+    };
+    patch(message);
+    acquired(&client.lock("meanwhile")).await.unwrap();
+    patch(whole[at]);
+    acquired(&client.lock("after")).await.unwrap();
 }
 
 /// The log is moved into the file every thousand pages, which is no writing of others.
@@ -155,6 +205,34 @@ async fn the_log_is_moved_into_the_file_while_it_is_in_use() {
     assert!(std::fs::metadata(file(&folder)).unwrap().len() > before + 10_000_000, "it was moved");
     let log = std::fs::metadata(folder.path().join("locks.db-wal")).unwrap().len();
     assert!(log < 8_000_000, "the log has {log} bytes");
+}
+
+/// A reader that stays keeps the log. The doctor says so meanwhile, and the log shrinks when the reader has ended.
+#[tokio::test]
+async fn a_log_that_a_reader_keeps_is_named_and_shrinks_when_the_reader_has_ended() {
+    let folder = TempDir::new().unwrap();
+    let client = client(&file(&folder)).await;
+    let log = || std::fs::metadata(folder.path().join("locks.db-wal")).unwrap().len();
+    let named = async || client.doctor().await.unwrap().to_string().contains("write-ahead log");
+    let queue = client.queue_of_bytes("jobs").unwrap();
+    let fill = async || {
+        for _ in 0..30 {
+            queue.push(&vec![7; 1_000_000]).await.unwrap();
+        }
+    };
+    fill().await;
+    assert!(log() < 8_000_000 && !named().await, "the log has {} bytes without a reader", log());
+    let reader = Connection::open(file(&folder)).unwrap();
+    reader.execute_batch("BEGIN").unwrap();
+    let holds: i64 = reader.query_row("SELECT count(*) FROM hold", [], |row| row.get(0)).unwrap();
+    fill().await;
+    assert!(holds == 0 && log() > 30_000_000, "the log has {} bytes", log());
+    assert!(named().await, "{}", client.doctor().await.unwrap());
+    reader.execute_batch("ROLLBACK").unwrap();
+    for _ in 0..2 {
+        acquired(&client.lock("a")).await.unwrap();
+    }
+    assert!(log() < 8_000_000 && !named().await, "the log has {} bytes after the reader", log());
 }
 
 #[tokio::test]

@@ -7,8 +7,8 @@ use rusqlite::Connection;
 use tempfile::TempDir;
 use tenure_core::Client;
 use tenure_core::driver::{
-    Backend, DeadCause, Delay, DelayQueue, DelayQueueExt as _, Due, Lease, MessageState, NamedId, NewMessage, Next,
-    Payload, Pushed, ReceiveRequest, Settle, Settled, Settlement,
+    Backend, DeadCause, Delay, DelayQueue, DelayQueueExt as _, Due, Lease, Listed, MessageState, NamedId, NewMessage,
+    Next, Payload, Pushed, ReceiveRequest, Rest, Settle, Settled, Settlement,
 };
 use tenure_core::queue::{MessageId, QueueName};
 use tenure_sqlite::{SqliteConfig, SqliteDriver};
@@ -120,6 +120,47 @@ async fn a_message_that_cannot_be_read_dies_and_harms_no_other() {
         let purged = driver.dead_purge(&lab.queue, &tenure_core::driver::DeadSelection::Oldest(10)).await.unwrap();
         assert_eq!(purged.removed, 1, "{damage}");
     }
+}
+
+/// Ten messages of a MiB each: every answer ends after four, and says that there are more.
+#[tokio::test]
+async fn an_answer_is_bounded_in_bytes() {
+    let lab = Lab::new();
+    let driver = lab.open().await;
+    let large = NewMessage::new(Payload::new(vec![7; Payload::MAX_LEN]).unwrap());
+    for _ in 0..10 {
+        driver.push(&lab.queue, std::slice::from_ref(&large)).await.unwrap();
+    }
+    let (mut pages, mut place) = (Vec::new(), None);
+    loop {
+        let page = driver.list(&lab.queue, Listed::Waiting, place, 256).await.unwrap();
+        pages.push(page.messages.len());
+        place = page.next;
+        if place.is_none() {
+            break;
+        }
+    }
+    let mut received = Vec::new();
+    loop {
+        let more = driver.receive(&lab.request()).await.unwrap();
+        let settles: Vec<_> =
+            more.deliveries.iter().map(|one| Settle::new(one.receipt, Settlement::Dead { reason: None })).collect();
+        assert!(driver.settle(&lab.queue, &settles).await.unwrap().iter().all(|settled| *settled == Settled::Dead));
+        received.push(more.deliveries.len());
+        if more.next != Next::Now {
+            break;
+        }
+    }
+    let (mut letters, mut after) = (Vec::new(), None);
+    loop {
+        let page = driver.dead_list(&lab.queue, after, 256).await.unwrap();
+        letters.push(page.letters.len());
+        after = page.letters.last().map(|letter| letter.place);
+        if page.rest == Rest::None {
+            break;
+        }
+    }
+    assert_eq!([pages, received, letters], [(); 3].map(|()| vec![4, 4, 2]), "listed, received, dead");
 }
 
 /// A watcher whose process died is passed over, and others are woken.

@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use tenure::{Client, ClientConfig, Result};
 
-/// Connects to what the environment says, or to a store of this process: good enough to try things.
+/// Connects to the backend that the environment names, or else to a store of
+/// this process, which is enough to try things.
 pub async fn from_environment() -> Result<Client> {
     let mut defaults = ClientConfig::new("memory:");
-    defaults.ttl = Some(Duration::from_secs(10)); // this program's default: SHOP_LOCKS_TTL comes before it
+    // The default of this program. SHOP_LOCKS_TTL takes precedence.
+    defaults.ttl = Some(Duration::from_secs(10));
     tenure::connect(ClientConfig::from_env("SHOP_LOCKS")?.or(defaults)).await
 }

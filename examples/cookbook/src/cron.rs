@@ -5,9 +5,13 @@ use std::time::SystemTime;
 use tenure::queue::{Job, Missed, Worker};
 use tenure::{Client, Result};
 
-/// What every instance calls when it starts. `write` does the work of the occurrence that it is told; it may be called
-/// again for the same one, so what it writes has the occurrence as its key: `INSERT … ON CONFLICT DO NOTHING`.
-pub async fn nightly<F>(client: &Client, write: impl Fn(SystemTime) -> F + Send + Sync + 'static) -> Result<Worker>
+/// Every instance calls this when it starts. `write` does the work of one
+/// occurrence. It may be called again for the same one, so use the occurrence
+/// as the key of the rows: `INSERT … ON CONFLICT DO NOTHING`.
+pub async fn nightly<F>(
+    client: &Client,
+    write: impl Fn(SystemTime) -> F + Send + Sync + 'static,
+) -> Result<Worker>
 where
     F: Future<Output = ()> + Send + 'static,
 {
@@ -15,9 +19,12 @@ where
     queue
         .recurring("nightly")
         .cron("0 3 * * *", "Europe/Berlin")
-        .missed(Missed::RunOnce) // nobody was there at three: the first who comes does it
+        // If no instance ran at three, the first one that starts does it.
+        .missed(Missed::RunOnce)
         .max_attempts(5)
         .ensure(&String::from("of yesterday"))
         .await?;
-    queue.worker().start(move |job: Job<String>| write(job.occurrence.expect("the message recurs")))
+    queue.worker().start(move |job: Job<String>| {
+        write(job.occurrence.expect("the message recurs"))
+    })
 }

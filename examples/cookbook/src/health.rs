@@ -2,22 +2,26 @@
 
 use tenure::{Client, ErrorKind};
 
-/// What an orchestrator is told.
+/// The answer to an orchestrator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Health {
     /// The backend answers.
     Good,
-    /// The backend is away: nothing is wrong with this process, and to restart it would lose its place in queues.
+    /// The backend does not answer. The process itself is healthy, and would
+    /// lose its place in queues by a restart.
     Waiting,
-    /// Somebody has to mend something: credentials, an eviction policy.
+    /// A person has to act: credentials, an eviction policy.
     Broken,
 }
 
-/// Asks the backend, with one request (on a quorum one to each node), within the client's `op_timeout`.
+/// Sends the backend one request (on a quorum one to each node), within the
+/// client's `op_timeout`.
 pub async fn health(client: &Client) -> Health {
     match client.ping().await.map_err(|error| error.kind()) {
         Ok(()) => Health::Good,
-        Err(ErrorKind::Unavailable | ErrorKind::Indeterminate) => Health::Waiting,
+        Err(ErrorKind::Unavailable | ErrorKind::Indeterminate) => {
+            Health::Waiting
+        }
         Err(_) => Health::Broken,
     }
 }

@@ -1,5 +1,5 @@
 //! The recipes of `docs/cookbook.md` and of other pages of the book: the pages show these files, and `cargo xtask tidy` checks
-//! that they do. What each does about a pause in its worst place stands in `tests/`.
+//! that they do. The tests in `tests/` show the effect of a pause in the worst place of each.
 
 pub mod checkup;
 pub mod configuration;
@@ -10,6 +10,7 @@ pub mod leader;
 pub mod lease;
 pub mod once;
 pub mod payment;
+pub mod payment_sqlx;
 pub mod reminders;
 pub mod shipment;
 pub mod worker;

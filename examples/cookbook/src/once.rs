@@ -4,12 +4,18 @@ use std::time::Duration;
 
 use tenure::{Client, Result};
 
-/// What the timer of every instance calls. Tells whether it was this one's turn.
-pub async fn once<F: Future<Output = ()>>(client: &Client, work: impl FnOnce() -> F) -> Result<bool> {
-    // Longer than the timers of the instances are apart, shorter than the time from one start to the next.
+/// The timer of every instance calls this. Returns true if this instance did
+/// the work.
+pub async fn once<F: Future<Output = ()>>(
+    client: &Client,
+    work: impl FnOnce() -> F,
+) -> Result<bool> {
+    // Longer than the difference between the timers of the instances, shorter
+    // than the time from one start to the next.
     let lock = client.lock("clean-up").at_least(Duration::from_secs(300));
     let Some(guard) = lock.try_acquire().await? else { return Ok(false) };
     guard.run(work()).await?;
-    guard.release().await?; // the work is done, and yet nobody gets the lock before the five minutes are over
+    // The lock stays taken until the five minutes have passed.
+    guard.release().await?;
     Ok(true)
 }

@@ -6,20 +6,24 @@ use tenure::Lock;
 use tokio_postgres::Client;
 
 /// The table.
-pub const TABLE: &str = "CREATE TABLE shop_order (id bigint PRIMARY KEY, shipped boolean NOT NULL DEFAULT false)";
+pub const TABLE: &str = "CREATE TABLE shop_order (
+    id bigint PRIMARY KEY,
+    shipped boolean NOT NULL DEFAULT false
+)";
 
-/// What became of a shipment.
+/// The result of a shipment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shipped {
     /// It is on its way.
     Yes,
-    /// Somebody has done it before.
+    /// It was shipped before.
     Already,
     /// Our lease had ended: nothing was written. Begin again.
     Overtaken,
 }
 
-/// Ships an order, once it is packed. The lock's name is `orders/{order}`, in the same database.
+/// Ships an order, once it is packed. The lock's name is `orders/{order}`, in
+/// the same database.
 pub async fn ship<F: Future<Output = ()>>(
     lock: &Lock,
     db: &mut Client,
@@ -27,17 +31,21 @@ pub async fn ship<F: Future<Output = ()>>(
     pack: impl FnOnce() -> F,
 ) -> Result<Shipped, Box<dyn Error + Send + Sync>> {
     let held = lock.acquire().await?;
-    pack().await; // a process that is paused here is overtaken, and finds out below
+    // If this process is paused here, it is overtaken, and the guard fails.
+    pack().await;
     let transaction = db.transaction().await?;
+    let (name, fence) =
+        (format!("orders/{order}"), i64::try_from(held.fence())?);
     let guard = "SELECT tenure.guard($1::text, $2)";
-    if let Err(error) = transaction.execute(guard, &[&format!("orders/{order}"), &i64::try_from(held.fence())?]).await {
+    if let Err(error) = transaction.execute(guard, &[&name, &fence]).await {
         let lost = error.code().is_some_and(|code| code.code() == "TN001");
         return if lost { Ok(Shipped::Overtaken) } else { Err(error.into()) };
     }
-    // From here to the commit nobody else is granted the lock, however long we are paused.
-    let rows =
-        transaction.execute("UPDATE shop_order SET shipped = true WHERE id = $1 AND NOT shipped", &[&order]).await?;
-    if rows == 0 {
+    // Until the commit no other client is granted the lock, however long this
+    // process is paused.
+    let mark = "UPDATE shop_order SET shipped = true
+        WHERE id = $1 AND NOT shipped";
+    if transaction.execute(mark, &[&order]).await? == 0 {
         return Ok(Shipped::Already);
     }
     let push = "SELECT tenure.push('labels', convert_to($1::text, 'UTF8'))";

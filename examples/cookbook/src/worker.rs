@@ -10,13 +10,14 @@ use tenure::{FenceGate, FencingToken, Result, StaleFence};
 /// A message.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Transfer {
-    /// Whose account.
+    /// The account.
     pub account: String,
-    /// How much.
+    /// The amount.
     pub amount: i64,
 }
 
-/// The accounts. In a database: the statements of the payment's recipe, and a table of the messages that were booked.
+/// The accounts. In a database: the statements of the payment's recipe, and a
+/// table of the messages that were booked.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger(Arc<Mutex<HashMap<String, Account>>>);
 
@@ -29,12 +30,19 @@ struct Account {
 
 impl Ledger {
     fn with<T>(&self, name: &str, step: impl FnOnce(&mut Account) -> T) -> T {
-        step(self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(name.to_owned()).or_default())
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        step(all.entry(name.to_owned()).or_default())
     }
 
     /// Claims an account for a holder of its lock, and reads it.
-    pub fn claim(&self, account: &str, fence: FencingToken) -> std::result::Result<i64, StaleFence> {
-        self.with(account, |account| account.gate.admit(fence).map(|()| account.balance))
+    pub fn claim(
+        &self,
+        account: &str,
+        fence: FencingToken,
+    ) -> std::result::Result<i64, StaleFence> {
+        self.with(account, |account| {
+            account.gate.admit(fence).map(|()| account.balance)
+        })
     }
 
     /// Writes a balance, once for each message.
@@ -55,7 +63,8 @@ impl Ledger {
     }
 }
 
-/// Books transfers, those of one account one at a time, whoever else takes that lock. `rate` is what takes its time.
+/// Books transfers, those of one account one at a time, also when other code
+/// takes that lock. `rate` is the slow part of the work.
 pub fn transfers<F>(
     queue: &Queue<Transfer>,
     ledger: Ledger,
@@ -64,13 +73,18 @@ pub fn transfers<F>(
 where
     F: Future<Output = i64> + Send + 'static,
 {
-    let worker = queue.worker().concurrency(8).lock_by(|transfer| Some(format!("account/{}", transfer.account)));
+    let worker = queue
+        .worker()
+        .concurrency(8)
+        .lock_by(|transfer| Some(format!("account/{}", transfer.account)));
     worker.start(move |job: Job<Transfer>| {
         let (ledger, rate) = (ledger.clone(), rate.clone());
         async move {
-            let fence = job.lock_fence.expect("there is a lock for each message");
+            let fence = job.lock_fence.expect("each message has a lock");
             let balance = ledger.claim(&job.value.account, fence)?;
-            let amount = job.value.amount * rate(job.attempt).await; // paused here, it is refused below, and tried again
+            // If this process is paused here, `book` refuses the fence, and the
+            // message is tried again.
+            let amount = job.value.amount * rate(job.attempt).await;
             ledger.book(&job.value.account, fence, &job.id, balance + amount)
         }
     })

@@ -5,18 +5,22 @@ use tenure_core::{Error, ErrorKind, Result};
 
 use crate::{Table, TableDriver};
 
-/// What `tenure::Connectors` calls for URLs of the scheme `table`, which may be `table:` and nothing else: a new table.
+/// `tenure::Connectors` calls this for URLs of the scheme `table`. The only one
+/// is `table:`, a new table.
 ///
-/// A driver of a server takes hosts, user, password and its parameters out of the URL, and connects. The settings of the
-/// client have been taken out before.
+/// A driver of a server reads hosts, user, password and its parameters from the
+/// URL, and connects. The settings of the client were removed before.
 ///
 /// # Errors
 ///
-/// `InvalidArgument` for another form, and for a parameter that nobody knows. The URL is not repeated: others hold passwords.
+/// `InvalidArgument` for another form, and for an unknown parameter. The error
+/// does not repeat the URL, since other URLs contain passwords.
 pub async fn connect(url: BackendUrl) -> Result<Backend> {
     if url.has_slashes() || !url.path().is_empty() {
-        return Err(Error::new(ErrorKind::InvalidArgument, "the URL of a table is `table:`"));
+        let text = "the URL of a table is `table:`";
+        return Err(Error::new(ErrorKind::InvalidArgument, text));
     }
-    url.finish()?; // names the parameter that is left, and all that somebody has asked for
+    // Fails on a parameter that is left over, and lists the known ones.
+    url.finish()?;
     Ok(TableDriver::new(Table::default()).into())
 }

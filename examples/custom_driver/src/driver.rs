@@ -5,10 +5,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tenure_core::driver::{
-    AcquireRequest, Acquisition, Backend, Begun, Busy, DistributedLock, Exclusion, Fencing, ForceReleased, Grant, Hold,
-    Inspection, Introspection, LockCapabilities, Released, Renewed, Revocation, Ttl, TtlRange, Waiting, Watch,
+    AcquireRequest, Acquisition, Backend, Begun, Busy, DistributedLock,
+    Exclusion, Fencing, ForceReleased, Grant, Hold, Inspection, Introspection,
+    LockCapabilities, Released, Renewed, Revocation, Ttl, TtlRange, Waiting,
+    Watch,
 };
-use tenure_core::{Error, ErrorKind, FencingToken, LockName, OwnerToken, Result};
+use tenure_core::{
+    Error, ErrorKind, FencingToken, LockName, OwnerToken, Result,
+};
 
 use crate::Table;
 
@@ -28,7 +32,11 @@ impl TableDriver {
         Exclusion::Process,
         Fencing::Strict,
         Waiting::Poll,
-        TtlRange { min: Ttl::MIN, max: Duration::from_secs(3600), granularity: Duration::from_millis(1) },
+        TtlRange {
+            min: Ttl::MIN,
+            max: Duration::from_secs(3600),
+            granularity: Duration::from_millis(1),
+        },
     )
     .with_introspection(Introspection::None)
     .with_revocation(Revocation::None);
@@ -55,13 +63,14 @@ impl TableDriver {
         self.ensure_open()?;
         // UPDATE locks SET expires = greatest(expires, now() + $ttl)
         //  WHERE name = $name AND token = $token AND expires > now() RETURNING expires - now()
-        let answer = self.table.update(&hold.name, |row, now| match &mut row.lease {
-            Some((token, expires)) if *token == hold.token => {
-                *expires = (*expires).max(now + ttl.get());
-                Renewed::Extended { ttl: *expires - now }
-            }
-            _ => Renewed::Lost,
-        });
+        let answer =
+            self.table.update(&hold.name, |row, now| match &mut row.lease {
+                Some((token, expires)) if *token == hold.token => {
+                    *expires = (*expires).max(now + ttl.get());
+                    Renewed::Extended { ttl: *expires - now }
+                }
+                _ => Renewed::Lost,
+            });
         Ok(answer.await)
     }
 }
@@ -82,16 +91,24 @@ impl DistributedLock for TableDriver {
         // UPDATE locks SET fence = fence + 1, token = $token, expires = now() + $ttl
         //  WHERE name = $name AND expires <= now() AND NOT $token = ANY(graves) RETURNING fence
         let grant = |fence, begun| {
-            let fence = FencingToken::new(fence).expect("a granted fence is at least 1");
+            let fence = FencingToken::new(fence)
+                .expect("a granted fence is at least 1");
             Acquisition::Granted(Grant::new(fence, ttl).with_begun(begun))
         };
         let answer = self.table.update(&request.name, |row, now| {
             if row.graves.iter().any(|(dead, _)| *dead == token) {
-                return Err(Error::new(ErrorKind::NotHeld, "this attempt was abandoned before it arrived"));
+                return Err(Error::new(
+                    ErrorKind::NotHeld,
+                    "this attempt was abandoned before its request arrived",
+                ));
             }
             match row.lease {
-                Some((holder, _)) if holder == token => Ok(grant(row.fence, Begun::Earlier)),
-                Some((_, expires)) => Ok(Acquisition::Busy(Busy::default().with_recheck_after(Some(expires - now)))),
+                Some((holder, _)) if holder == token => {
+                    Ok(grant(row.fence, Begun::Earlier))
+                }
+                Some((_, expires)) => Ok(Acquisition::Busy(
+                    Busy::default().with_recheck_after(Some(expires - now)),
+                )),
                 None => {
                     row.fence += 1;
                     row.lease = Some((token, now + ttl));
@@ -113,11 +130,12 @@ impl DistributedLock for TableDriver {
     async fn release(&self, hold: &Hold) -> Result<Released> {
         self.ensure_open()?;
         // UPDATE locks SET token = NULL WHERE name = $name AND token = $token AND expires > now()
-        let answer =
-            self.table.update(&hold.name, |row, _| match row.lease.take_if(|(token, _)| *token == hold.token) {
+        let answer = self.table.update(&hold.name, |row, _| {
+            match row.lease.take_if(|(token, _)| *token == hold.token) {
                 Some(_) => Released::Released,
                 None => Released::NotHeld,
-            });
+            }
+        });
         Ok(answer.await)
     }
 
@@ -134,14 +152,18 @@ impl DistributedLock for TableDriver {
     }
 
     async fn watch(&self, _: &LockName, _: &OwnerToken) -> Result<Watch> {
-        self.unsupported("the table wakes nobody")
+        self.unsupported("this backend has no notifications; waiters poll")
     }
 
     async fn inspect(&self, _: &LockName) -> Result<Inspection> {
         self.unsupported("the table shows nothing")
     }
 
-    async fn force_release(&self, _: &LockName, _: Option<FencingToken>) -> Result<ForceReleased> {
+    async fn force_release(
+        &self,
+        _: &LockName,
+        _: Option<FencingToken>,
+    ) -> Result<ForceReleased> {
         self.unsupported("the table takes nothing away")
     }
 

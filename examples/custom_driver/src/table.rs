@@ -1,4 +1,4 @@
-//! The toy backend. Everything here would be somebody else's server.
+//! The toy backend. In a real driver, a foreign server takes its place.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,12 +27,18 @@ impl Table {
     ///
     /// # Cancel safety
     ///
-    /// Dropped before the request arrived, nothing happens; dropped before the answer arrived, the transaction stands.
-    pub async fn update<T>(&self, name: &LockName, statement: impl FnOnce(&mut Row, Instant) -> T) -> T {
+    /// Dropped before the request arrived, nothing happens; dropped before the answer arrived, the transaction remains.
+    pub async fn update<T>(
+        &self,
+        name: &LockName,
+        statement: impl FnOnce(&mut Row, Instant) -> T,
+    ) -> T {
         yield_now().await; // the request travels
         let answer = {
-            let mut rows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            let (row, now) = (rows.entry(name.clone()).or_default(), Instant::now());
+            let mut rows =
+                self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let (row, now) =
+                (rows.entry(name.clone()).or_default(), Instant::now());
             row.lease.take_if(|(_, expires)| *expires <= now);
             row.graves.retain(|(_, until)| *until > now);
             statement(row, now)

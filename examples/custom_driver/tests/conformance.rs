@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use custom_driver_example::{Table, TableDriver};
-use tenure_conformance::{BoxError, CaseContext, Declared, Fault, FaultKind, Harness, HarnessMaker, Healer};
+use tenure_conformance::{
+    BoxError, CaseContext, Declared, Fault, FaultKind, Harness, HarnessMaker,
+    Healer,
+};
 use tenure_core::driver::Backend;
 
 struct Maker;
@@ -15,7 +18,9 @@ impl HarnessMaker for Maker {
         "table"
     }
     fn declared(&self) -> Declared {
-        Declared::new(TableDriver::CAPABILITIES).faults([FaultKind::ExpireLease]).virtual_time()
+        Declared::new(TableDriver::CAPABILITIES)
+            .faults([FaultKind::ExpireLease])
+            .virtual_time()
     }
     async fn make(&self, _: CaseContext) -> Result<Box<dyn Harness>, BoxError> {
         Ok(Box::new(World(Table::default())))
@@ -28,7 +33,9 @@ impl Harness for World {
         Ok(TableDriver::new(self.0.clone()).into()) // each call is another client
     }
     async fn inject(&mut self, fault: Fault) -> Result<Healer, BoxError> {
-        let Fault::ExpireLease(name) = fault else { return Err(format!("{fault:?} is not declared").into()) };
+        let Fault::ExpireLease(name) = fault else {
+            return Err(format!("{fault:?} is not declared").into());
+        };
         self.0.update(&name, |row, _| row.lease = None).await;
         Ok(Healer::nothing())
     }

@@ -8,10 +8,13 @@ use tokio::net::TcpListener;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let setting = |name, default: &str| env::var(name).unwrap_or_else(|_| default.to_owned());
+    let setting = |name, default: &str| {
+        env::var(name).unwrap_or_else(|_| default.to_owned())
+    };
     let metrics = service_example::record()?;
     let client = tenure::connect(&setting("SERVICE_URL", "memory:")).await?;
-    let listener = TcpListener::bind(setting("SERVICE_ADDRESS", "127.0.0.1:8080")).await?;
+    let listener =
+        TcpListener::bind(setting("SERVICE_ADDRESS", "127.0.0.1:8080")).await?;
     service_example::serve(listener, client, metrics).await?;
     Ok(())
 }

@@ -1,12 +1,12 @@
-//! A box office: code that takes locks, as a user of tenure writes it. It is given a [`Client`] and knows no backend.
-//! How its tests run on memory, Redis and etcd stands in `tests/box_office.rs`.
+//! A box office: code that takes locks, as a user of tenure writes it. It takes a [`Client`] and knows no backend.
+//! Its tests in `tests/box_office.rs` run on memory, Redis and etcd.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tenure::{Client, FenceGate, FencingToken, Result, StaleFence};
 
-/// The plan of the seats, shared by all box offices. A database in real life; like one, it refuses those whose lease is over,
+/// The plan of the seats, shared by all box offices. A database in real life; like one, it refuses those whose lease has ended,
 /// when they read as well as when they write.
 #[derive(Clone, Debug, Default)]
 pub struct Plan(Arc<Mutex<HashMap<String, Seat>>>);
@@ -28,16 +28,25 @@ impl Plan {
     /// Who sits there.
     #[must_use]
     pub fn guest(&self, seat: &str) -> Option<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(seat)?.guest.clone()
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(seat)?
+            .guest
+            .clone()
     }
 
-    /// Claims a seat for the holder of its lock, and tells who sits there. From now on no earlier holder can write: what was
-    /// read stays true until this one writes, or a later one claims the seat.
+    /// Claims a seat for the holder of its lock, and returns who sits there. From now on no earlier holder can write: the value that
+    /// was read stays true until this one writes, or a later one claims the seat.
     ///
     /// # Errors
     ///
     /// [`StaleFence`] when a later holder has claimed the seat.
-    pub fn claim(&self, seat: &str, fence: FencingToken) -> std::result::Result<Option<String>, StaleFence> {
+    pub fn claim(
+        &self,
+        seat: &str,
+        fence: FencingToken,
+    ) -> std::result::Result<Option<String>, StaleFence> {
         let mut plan = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let seat = plan.entry(seat.to_owned()).or_default();
         seat.gate.admit(fence)?;
@@ -49,7 +58,12 @@ impl Plan {
     /// # Errors
     ///
     /// [`StaleFence`] when a later holder has claimed the seat.
-    pub fn write(&self, seat: &str, guest: &str, fence: FencingToken) -> std::result::Result<(), StaleFence> {
+    pub fn write(
+        &self,
+        seat: &str,
+        guest: &str,
+        fence: FencingToken,
+    ) -> std::result::Result<(), StaleFence> {
         let mut plan = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let seat = plan.entry(seat.to_owned()).or_default();
         seat.gate.admit(fence)?;
@@ -77,10 +91,11 @@ impl BoxOffice {
     pub async fn sell(&self, seat: &str, guest: &str) -> Result<bool> {
         let guard = self.locks.lock(seat).acquire().await?;
         let fence = guard.fence();
-        let sold = self.plan.claim(seat, fence).and_then(|sitting| match sitting {
-            None => self.plan.write(seat, guest, fence).map(|()| true),
-            Some(_) => Ok(false),
-        });
+        let sold =
+            self.plan.claim(seat, fence).and_then(|sitting| match sitting {
+                None => self.plan.write(seat, guest, fence).map(|()| true),
+                Some(_) => Ok(false),
+            });
         if sold.is_err() {
             guard.check()?; // somebody held the lock after us, so this tells of the loss
         }

@@ -15,7 +15,12 @@ impl Orders {
     /// # Errors
     ///
     /// The fence is older than one that was seen: nothing was written.
-    pub fn write(&self, id: &str, fence: FencingToken, text: String) -> Result<(), StaleFence> {
+    pub fn write(
+        &self,
+        id: &str,
+        fence: FencingToken,
+        text: String,
+    ) -> Result<(), StaleFence> {
         let mut orders = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (gate, order) = orders.entry(id.to_owned()).or_default();
         gate.admit(fence)?;

@@ -45,7 +45,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// What is drawn of the values of queues.
+/// Random values of queues.
 impl Rng {
     fn delay(&mut self) -> Delay {
         delay(self.one_of(&[0, 0, 1, 2, 5]))
@@ -80,7 +80,7 @@ impl Rng {
     }
 }
 
-/// What is drawn from.
+/// The source of random operations.
 #[derive(Debug)]
 pub struct Draw {
     rng: Rng,

@@ -9,7 +9,7 @@ use tenure_memory::MemoryDriver;
 use super::op::lock;
 use super::side::Side;
 
-/// The store in memory, and the lock there, which nobody gives back: what is parked behind it waits as long as it may.
+/// The store in memory, and the lock there, which is never given back: messages parked behind it wait as long as they may.
 #[derive(Debug)]
 pub struct InMemory {
     store: MemoryDriver,

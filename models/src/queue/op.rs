@@ -8,7 +8,7 @@ use tenure_core::queue::{ConcurrencyKey, MessageId, QueueLimits};
 
 /// Of what times are multiples, but for a few microseconds.
 pub const UNIT: Duration = Duration::from_secs(1_000);
-/// Keeps the ends of leases away from due times: at the same microsecond, Redis puts what waits before what was leased.
+/// Keeps the ends of leases away from due times: at the same microsecond, Redis puts waiting messages before leased ones.
 const LEASES_APART: Duration = Duration::from_secs(250);
 
 /// So many of them.
@@ -88,13 +88,13 @@ pub enum Target {
     Named(MessageId),
 }
 
-/// An operation, and how much time passes before. It is never none: what is put at a time is put there later than what an
-/// earlier operation put there, so that the orders agree.
+/// An operation, and how much time passes before. The span is never zero: a message is put at a time later than the
+/// messages that an earlier operation put there, so that the orders agree.
 #[derive(Clone, Debug)]
 pub struct Move {
     /// How much time.
     pub after: Duration,
-    /// What is done then.
+    /// The operation after that time.
     pub op: Op,
 }
 

@@ -14,7 +14,7 @@ use tenure_core::queue::{MessageId, QueueName};
 use super::op::{Op, Target};
 use crate::Grow;
 
-/// A queue of one of the two backends, and what was heard of it.
+/// A queue of one of the two backends, and its replies.
 #[derive(Debug)]
 pub struct Side {
     queues: Arc<dyn DelayQueue>,
@@ -32,7 +32,7 @@ impl Side {
         Self { queues, ids: vec![], receipts: vec![], letters: vec![], fence: 0 }
     }
 
-    /// Everything was lost. Only where the clock tells them, fences go on beyond those before.
+    /// Everything was lost. Fences continue beyond the earlier ones only where they come from the clock.
     pub fn forget(&mut self, fences: Grow) {
         let fence = if fences == Grow::On { self.fence } else { 0 };
         *self = Self { fence, ..Self::new(Arc::clone(&self.queues)) };
@@ -144,7 +144,7 @@ pub async fn apply(side: &mut Side, jobs: &QueueName, op: &Op) -> String {
 }
 
 /// The same, for a backend that sees to more or to less when it has handed out all that was asked for: it is asked until it
-/// hands out no more, and what comes is told in any order. Also when it is to be asked again.
+/// hands out no more, and the messages are listed in any order. Also when it is to be asked again.
 pub async fn apply_fully(side: &mut Side, jobs: &QueueName, op: &Op) -> (String, Option<Next>) {
     let Op::Receive(list, max, lease) = op else { return (apply(side, jobs, op).await, None) };
     let (queues, request) = (Arc::clone(&side.queues), ReceiveRequest::new(jobs.clone(), *max, *lease));

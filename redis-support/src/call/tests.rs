@@ -61,7 +61,7 @@ fn what_takes_a_lock_says_of_fences_and_labels_only_what_is_unusual() {
     let own = keys.replace("tenure:{fence}", "{tenure:a}:f");
     let wait = "0;10000;0;2000;CLIENT;tenure:wake:";
     let args = format!("AAAAAAAAAAAAAAAAAAAAAA 1500 {wait}");
-    let by_name = usual.clone().fence_scope(FenceScope::Name);
+    let by_name = usual.clone().fence_per_name();
     let floored = usual.clone().fence_floor(FenceFloor::new(9).unwrap());
     for (settings, request, keys, more) in [
         (usual.clone(), request(), keys, ""),
@@ -70,7 +70,7 @@ fn what_takes_a_lock_says_of_fences_and_labels_only_what_is_unusual() {
         (counting(), labelled(request()), keys, " lab counter 0 0"),
         (floored, request(), keys, " - clock 0 9"),
         (by_name, request(), own.as_str(), " - clock 86400000 0"),
-        (counting().fence_scope(FenceScope::Name), request(), own.as_str(), " - counter 0 0"),
+        (counting().fence_per_name(), request(), own.as_str(), " - counter 0 0"),
     ] {
         let calls = calls(settings);
         assert_eq!(told(&calls.acquire(&request)), format!("acquire {keys} | {args}{more}"));
@@ -103,7 +103,7 @@ fn a_request_tells_its_own_presence_whatever_came_before() {
 
 #[test]
 fn in_a_cluster_no_lock_is_handed_over_unasked() {
-    let settings = RedisSettings::default().fence_scope(FenceScope::Name);
+    let settings = RedisSettings::default().fence_per_name();
     let calls = Calls::new(space(FenceScope::Name).over_slots(), settings);
     let request = joining(Duration::from_secs(5), Handing::Direct);
     assert!(calls.acquire(&request).args.iter().nth(2).unwrap().starts_with(b"5000;10000;0;"));
@@ -192,7 +192,7 @@ fn foreign_values_have_no_details() {
     assert_eq!(ours.held_for, millis(15));
 }
 
-/// Whatever stands in an answer, it is an error or a value, and no panic.
+/// Any answer gives an error or a value, and no panic.
 #[test]
 fn no_number_is_too_absurd() {
     let settings = RedisSettings::default();

@@ -1,12 +1,11 @@
-//! Which servers are fit, by what they tell, by the rights that are tried there, and which of several is not.
+//! Which servers are fit, by their own reports and by the rights that are tried there, and which of several is not.
 
 use std::sync::{Arc, Mutex};
 
 use super::*;
 use crate::config::{RedisConfig, Topology};
 use crate::link::scene::{Scene, called, fit, server, slot_map};
-use crate::lock::RedisLocks;
-use crate::remote::Remote;
+use crate::script::Reply;
 
 fn looked(info: &str, eviction: Eviction) -> Result<Notes> {
     let mut notes = Notes::default();
@@ -45,15 +44,16 @@ fn fit_servers_pass_and_leave_their_version() {
     assert_eq!(looked("maxmemory_policy:allkeys-lru\r\n", Eviction::Allow).unwrap().remarks().len(), 1);
 }
 
-// Over servers in memory: what of `INFO` they tell, and what they refuse when it is tried.
+// Over servers in memory: their answers to `INFO`, and the commands that they refuse when tried.
 
+type Driver = crate::lock::Driver<Scene>;
 type Answer = std::result::Result<Reply, ExecError>;
 
 fn text(text: impl Into<Vec<u8>>) -> Reply {
     Reply::Bytes(text.into())
 }
 
-/// The answer of the script of rights, of what was refused.
+/// The answer of the script of rights, with these refusals.
 fn refused(refusals: &[(&str, &str)]) -> Answer {
     Ok(Reply::Array(refusals.iter().flat_map(|(command, told)| [text(*command), text(*told)]).collect()))
 }
@@ -62,7 +62,7 @@ fn refused(refusals: &[(&str, &str)]) -> Answer {
 async fn connected(
     servers: &[&str],
     answer: impl Fn(&str) -> Option<Answer> + Send + Sync + 'static,
-) -> (Scene, Result<RedisLocks<Remote<Scene>>>) {
+) -> (Scene, Result<Driver>) {
     let (scene, [a, b]) = (Scene::new(), ["a", "b"].map(server));
     let odd = server(servers.last().unwrap());
     scene.answers(move |at, command| {
@@ -77,7 +77,7 @@ async fn connected(
         [one] => Topology::Single(server(one)),
         all => Topology::Cluster(all.iter().map(|name| server(name)).collect()),
     };
-    let locks = RedisLocks::connect(scene.clone(), &RedisConfig::new(topology)).await;
+    let locks = Driver::connect_on(scene.clone(), RedisConfig::new(topology)).await;
     (scene, locks)
 }
 

@@ -49,7 +49,7 @@ const fn ms(count: u64) -> Duration {
 
 const GET: Request<'_> = Request::words(&["GET", "a"]);
 
-/// Servers that tell this map, and their own name else.
+/// Servers that return this map, and their own name to any other command.
 fn tell(scene: &Scene, map: Reply) {
     scene.answers(move |at, command| match command {
         "CLUSTER SLOTS" => Ok(map.clone()),
@@ -136,7 +136,7 @@ async fn the_map_is_looked_at_twice_a_minute_and_often_while_something_is_wrong(
     assert!(during(60_000).await <= 2, "nothing is wrong any more");
     assert_eq!(served(&cluster, 9_000).await, "b:1");
 
-    // Through the seeds, when no link stands.
+    // Through the seeds, when no link is open.
     let seeds = scene.dialled(&a).len();
     for node in [&a, &b] {
         scene.is(node, Mood::Silent);

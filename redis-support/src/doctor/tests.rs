@@ -1,10 +1,9 @@
-//! What an operator is told of each server, of those that do not answer, and of their clocks.
+//! The findings for an operator about each server, about those that do not answer, and about their clocks.
 
 use super::*;
 use crate::config::{RedisConfig, Topology};
 use crate::error::ExecError;
 use crate::link::scene::{Mood, Scene, called, fit, server, slot_map};
-use crate::remote::Remote;
 use crate::settings::{Eviction, RedisSettings};
 use tenure_core::ErrorKind;
 
@@ -77,12 +76,11 @@ fn a_time_is_seconds_and_microseconds() {
 
 // Over servers in memory.
 
+type Driver = crate::lock::Driver<Scene>;
 type Answer = std::result::Result<Reply, ExecError>;
 
 /// A cluster of `a` and `b`, both fit; from then on `b` answers so, by the first word of the command.
-async fn cluster(
-    answer: impl Fn(&str) -> Option<Answer> + Send + Sync + 'static,
-) -> (Scene, RedisLocks<Remote<Scene>>) {
+async fn cluster(answer: impl Fn(&str) -> Option<Answer> + Send + Sync + 'static) -> (Scene, Driver) {
     let (scene, [a, b]) = (Scene::new(), ["a", "b"].map(server));
     let map = slot_map(&[(&a, 8_000), (&b, 8_384)]);
     let fine = move |command: &str| match command {
@@ -93,7 +91,7 @@ async fn cluster(
     let config = RedisConfig::new(Topology::Cluster(vec![a]));
     let before = fine.clone();
     scene.answers(move |_, command| Ok(before(command)));
-    let locks = RedisLocks::connect(scene.clone(), &config).await.unwrap();
+    let locks = Driver::connect_on(scene.clone(), config).await.unwrap();
     scene.answers(move |at, command| {
         let by_name = called(command).map_or(command, |call| call.script);
         let odd = (*at == b).then(|| answer(by_name.split(' ').next().unwrap())).flatten();
@@ -108,7 +106,7 @@ fn at(time: SystemTime) -> Reply {
     Reply::Array(vec![text(since.as_secs()), text(since.subsec_micros().into())])
 }
 
-/// What is said of this server on this topic.
+/// The findings about this server on this topic.
 fn of(checkup: &Checkup, server: &str, topic: Topic) -> Vec<(Concern, String)> {
     let all = checkup.findings().iter().filter(|finding| finding.server == server && finding.topic == topic);
     all.map(|finding| (finding.concern, format!("{} {}", finding.seen, finding.meaning))).collect()
@@ -171,12 +169,12 @@ async fn what_is_kept_from_the_user_is_a_note() {
         _ => Ok(fit(command).unwrap()),
     });
     let settings = RedisSettings::default().eviction(Eviction::Allow);
-    let locks = RedisLocks::connect(scene, &RedisConfig::tcp("a", 1).settings(settings)).await.unwrap();
+    let locks = Driver::connect_on(scene, RedisConfig::tcp("a", 1).settings(settings)).await.unwrap();
     let checkup = locks.examine().await.unwrap();
     let rights = of(&checkup, "the server", Topic::Rights);
     assert!(rights[0].0 == Concern::Note && rights[0].1.contains("the rule +delifeq"), "{rights:?}");
     let clock = of(&checkup, "a:1", Topic::Clock);
-    assert_eq!(clock, [(Concern::Note, "Nil this is no time; clocks were not compared".to_owned())]);
+    assert_eq!(clock, [(Concern::Note, "Nil the reply is not a time; clocks were not compared".to_owned())]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -190,5 +188,20 @@ async fn a_clock_that_is_far_off_is_a_note_whichever_way() {
         let (_, locks) = cluster(answer).await;
         let told = of(&locks.examine().await.unwrap(), "b:1", Topic::Clock);
         assert!(told[0].0 == Concern::Note && told[0].1.contains("grant smaller fences"), "{told:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_time_that_is_none_is_noted() {
+    let numbers = ["-9223372036854775808", "-1", "9223372036854775807", "18446744073709551615", "noon", ""];
+    let texts = numbers.map(|text| Reply::Bytes(text.into()));
+    let parts: Vec<Reply> = texts.into_iter().chain([Reply::Nil, Reply::Int(i64::MIN), Reply::Int(i64::MAX)]).collect();
+    let pairs =
+        parts.iter().flat_map(|a| [vec![a.clone(), Reply::Int(0)], vec![Reply::Int(0), a.clone()], vec![a.clone()]]);
+    for time in pairs.map(Reply::Array).chain([Reply::Nil, Reply::Array(vec![])]) {
+        let told = time.clone();
+        let (_, locks) = cluster(move |name| (name == "TIME").then(|| Ok(told.clone()))).await;
+        let clock = of(&locks.examine().await.unwrap(), "b:1", Topic::Clock);
+        assert_eq!(clock[0].0, Concern::Note, "{time:?}");
     }
 }

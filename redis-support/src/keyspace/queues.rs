@@ -34,7 +34,7 @@ impl Keyspace {
         0..if self.over_slots { GROUPS } else { 1 }
     }
 
-    /// The keys of a queue that tell whether it holds something, or is paused or limited.
+    /// The keys of a queue that show whether it holds something, or is paused or limited.
     pub(crate) fn push_dq_signs(&self, keys: &mut ArgList, queue: &QueueName) {
         let group = self.group(queue);
         b"tdhn".iter().for_each(|suffix| self.push_dq_key(keys, queue, group, *suffix));

@@ -49,7 +49,7 @@ impl<D: Dialer> Shared<D> {
                 return;
             }
             if again {
-                reconnected(self.dialer.driver());
+                reconnected(D::DRIVER);
             }
             live = Some(fresh);
         }
@@ -101,7 +101,7 @@ impl<D: Dialer> Shared<D> {
         }
     }
 
-    /// Tries a connection with a ping; returns what is wrong with it.
+    /// Tries a connection with a ping; returns its fault.
     async fn try_out(&self, live: &Live<D::Socket>) -> Option<ExecError> {
         let patience = (self.pace.response_timeout / 2).max(Duration::from_millis(10));
         for socket in std::iter::once(&live.commands).chain(&live.listener) {
@@ -199,8 +199,8 @@ fn demoted() -> ExecError {
     ExecError::NotSent { message: "the server takes no writes any more".into(), source: None }
 }
 
-/// Says so when the supervising task ends because its runtime does. The next request goes on where it runs: those who
-/// wait for wake-ups ask now.
+/// Reports it when the supervising task ends because its runtime does. The next request revives the link on its own runtime:
+/// clients that wait for wake-ups ask now.
 struct LastWord<D: Dialer>(Arc<Shared<D>>);
 
 impl<D: Dialer> Drop for LastWord<D> {

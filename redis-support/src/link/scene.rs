@@ -1,4 +1,4 @@
-//! Servers in memory, for tests of what stands above connections.
+//! Servers in memory, for tests of the layers above connections.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::{Dialer, Heard, Listen, Socket};
-use crate::config::{Address, Endpoint};
+use crate::config::{Address, Endpoint, RedisConfig};
 use crate::error::ExecError;
 use crate::script::{Reply, Request, SCRIPTS, Script};
 
@@ -17,9 +17,9 @@ use crate::script::{Reply, Request, SCRIPTS, Script};
 pub(crate) enum Mood {
     #[default]
     Well,
-    /// It takes no connections.
+    /// It accepts no connections.
     Refusing,
-    /// It takes connections, and answers nothing.
+    /// It accepts connections, and sends no answers.
     Silent,
 }
 
@@ -42,7 +42,7 @@ struct State {
 struct Open {
     address: Address,
     listen: Option<Listen>,
-    /// Told when it is cut.
+    /// Notified when it is cut.
     cuts: watch::Sender<bool>,
 }
 
@@ -58,7 +58,7 @@ pub(crate) fn server(name: &str) -> Address {
     Address::tcp(name, 1)
 }
 
-/// Somebody who listens, and what was heard so far, in a word each.
+/// A listener, and the list of its news so far, in a word each.
 pub(crate) fn listener() -> (Listen, Arc<Mutex<Vec<&'static str>>>) {
     let heard = Arc::new(Mutex::new(Vec::new()));
     let notes = Arc::clone(&heard);
@@ -105,7 +105,7 @@ pub(crate) fn called(command: &str) -> Option<Called<'_>> {
     Some(Called { script, keys: keys.to_vec(), args: args.to_vec() })
 }
 
-/// What a fit server answers to what is asked of it at the start; nothing to anything else.
+/// The answer of a fit server to each request at the start; none to anything else.
 pub(crate) fn fit(command: &str) -> Option<Reply> {
     match (command, called(command)) {
         (_, Some(Called { script: "rights", .. })) => Some(Reply::Array(Vec::new())),
@@ -117,7 +117,7 @@ pub(crate) fn fit(command: &str) -> Option<Reply> {
 }
 
 impl Scene {
-    /// Servers that answer everything with `OK`, until told otherwise.
+    /// Servers that answer everything with `OK`, until set otherwise.
     pub(crate) fn new() -> Self {
         let (moods, dialled, sent, connections) = Default::default();
         let answer: Answer = Arc::new(|_, _| Ok(Reply::Bytes(b"OK".to_vec())));
@@ -154,7 +154,7 @@ impl Scene {
         state.connections.iter().filter(|open| open.address == *address).count()
     }
 
-    /// Sends a message to all who listen to this channel at this server; tells how many they are.
+    /// Sends a message to all who listen to this channel at this server; returns how many they are.
     pub(crate) fn publish(&self, address: &Address, channel: &str, payload: &str) -> usize {
         let mut state = self.state();
         state.connections.retain(|open| !open.cuts.is_closed());
@@ -166,12 +166,12 @@ impl Scene {
         listening.len()
     }
 
-    /// When somebody tried to connect to this server.
+    /// The times of all attempts to connect to this server.
     pub(crate) fn dialled(&self, address: &Address) -> Vec<Duration> {
         self.state().dialled.iter().filter(|(_, at)| at.address == *address).map(|(when, _)| *when).collect()
     }
 
-    /// How somebody connected to this server last.
+    /// The endpoint of the last connection to this server.
     pub(crate) fn endpoint(&self, address: &Address) -> Option<Endpoint> {
         let state = self.state();
         state.dialled.iter().rev().find(|(_, at)| at.address == *address).map(|(_, at)| at.clone())
@@ -220,8 +220,11 @@ impl std::fmt::Debug for Scene {
 impl Dialer for Scene {
     type Socket = Connection;
 
-    fn driver(&self) -> &'static str {
-        "scene"
+    const DRIVER: &'static str = "scene";
+    const SCHEME: &'static str = "";
+
+    fn agree(&self, config: RedisConfig) -> tenure_core::Result<RedisConfig> {
+        Ok(config)
     }
 
     async fn dial(&self, endpoint: &Endpoint, listen: Option<Listen>) -> Result<Connection, ExecError> {

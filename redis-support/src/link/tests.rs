@@ -42,7 +42,7 @@ async fn refused(link: &Link<Scene>) -> Duration {
     }
 }
 
-/// Lets all tasks go on as far as they can, without letting time pass.
+/// Lets all tasks run as far as they can, without letting time pass.
 async fn settled() {
     for _ in 0..50 {
         tokio::task::yield_now().await;
@@ -73,7 +73,7 @@ async fn it_comes_back_after_pauses_that_grow_and_says_so() {
     assert!(link.is_up() && get(&link).await.1.is_zero());
     assert_eq!(*heard.lock().unwrap(), ["cut", "gap"]);
 
-    // One that has lasted is replaced at once; one that is cut as soon as it stands is not.
+    // One that has lasted is replaced at once; one that is cut as soon as it is open is not.
     sleep(ms(1_000)).await;
     for (turn, at_once) in [(0, true), (1, false)] {
         let before = scene.dialled(&a).len();
@@ -203,7 +203,7 @@ async fn closed_or_dropped_it_ends_what_it_has_and_begins_nothing() {
     assert!(matches!(link.up(ms(100)).await, Err(ExecError::Closed)));
     link.close().await;
 
-    // While it tries to connect, and somebody waits for that.
+    // While it tries to connect, and a request waits for that.
     let (link, _) = connected(&scene, &RedisConfig::default()).await;
     scene.is(&a, Mood::Refusing);
     scene.cut(&a, false);
@@ -296,7 +296,7 @@ fn it_goes_on_in_the_next_runtime_when_its_own_has_ended() {
     let fourth = runtime();
     assert!(matches!(fourth.block_on(get(&link)).0, Err(ExecError::Closed)), "closed is closed");
 
-    // Closed between the end of one runtime and the first request in the next, by somebody who is not through with it.
+    // Closed between the end of one runtime and the first request in the next, by a caller that is not through with it.
     let (first, scene) = (runtime(), Scene::new());
     let (link, _) = first.block_on(connected(&scene, &RedisConfig::default()));
     drop(first);
@@ -394,7 +394,7 @@ async fn only_the_waiter_named_is_woken() {
     assert!(timeout(Duration::ZERO, second.next()).await.is_err());
     wake.link_up();
     assert!(timeout(Duration::from_secs(5), second.next()).await.is_ok());
-    // What comes behind a gap may be by another clock than what was said before.
+    // A message behind a gap may be by another clock than the messages before.
     let news = format!("{};9;1;2000;8", two.expose().as_str());
     wake.deliver(news.as_bytes());
     assert!(matches!(second.next().await, Signal::Handed(_)));

@@ -1,4 +1,5 @@
-//! Nodes of a quorum over servers in memory: how many have to be there, which faults somebody has to mend, and what each votes.
+//! Nodes of a quorum over servers in memory: how many have to be there, which faults an operator has to mend, and what each
+//! votes.
 
 use std::sync::Mutex;
 

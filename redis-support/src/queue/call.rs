@@ -1,4 +1,4 @@
-//! What is said to the queues' scripts and what they answer. The scripts' headers say the same.
+//! The calls of the queues' scripts and their answers. The scripts' headers give the same information.
 
 #[cfg(test)]
 mod tests;
@@ -272,7 +272,7 @@ impl Calls {
 
 fn check_count(count: usize) -> Result<()> {
     if count > BATCH {
-        let text = format!("{count} at once are more than {BATCH}, the batch of these queues");
+        let text = format!("{count} at once are more than {BATCH}, the batch size of this backend's queues");
         return Err(Error::new(ErrorKind::InvalidArgument, text));
     }
     Ok(())
@@ -280,9 +280,7 @@ fn check_count(count: usize) -> Result<()> {
 
 fn check_bytes(bytes: usize) -> Result<()> {
     if bytes > PUSHED_BYTES {
-        let text = format!(
-            "{bytes} bytes in one push are more than {PUSHED_BYTES}, the most that these queues take: push fewer at once"
-        );
+        let text = format!("{bytes} bytes in one push are more than {PUSHED_BYTES}: push fewer messages at once");
         return Err(Error::new(ErrorKind::InvalidArgument, text));
     }
     Ok(())
@@ -323,7 +321,7 @@ fn settlement(settle: &Settle) -> Result<Vec<u8>> {
     Ok(text.into_bytes())
 }
 
-/// The name of a message, behind what is to become of a known one.
+/// The name of a message, behind the choice for a message that is known by it.
 fn push_name(out: &mut Vec<u8>, message: &NewMessage) {
     if let Some(name) = message.id.as_ref().and_then(|named| named.id.as_name()) {
         out.push(match message.if_known {
@@ -362,7 +360,7 @@ fn at(items: &[Reply], i: usize) -> Result<&Reply> {
     items.get(i).ok_or_else(|| unexpected("the answer is too short"))
 }
 
-/// A count, or where to go on.
+/// A count, or the place to continue from.
 pub(super) fn number(reply: &Reply) -> Result<u64> {
     u64::try_from(reply.int()?).map_err(|_| unexpected("a number is negative"))
 }
@@ -610,7 +608,7 @@ fn limits(items: &[Reply]) -> Result<QueueLimits> {
     Ok(limits)
 }
 
-/// How many were removed, and where to go on, if there are more.
+/// How many were removed, and the place to continue from, if there are more.
 pub(super) fn purged(reply: &Reply) -> Result<PurgeStep> {
     let items = reply.items()?;
     let next = match items {

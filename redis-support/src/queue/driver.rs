@@ -1,26 +1,24 @@
-//! The trait over any executor.
+//! The queue trait.
 
 #[cfg(test)]
 mod tests;
 
 use async_trait::async_trait;
 use tenure_core::driver::{
-    Cancelled, DeadPage, DeadPlace, DeadSelection, Delay, DelayQueue, Exchanged, Exclusion, Extended, Extension,
-    Fencing, ListPlace, Listed, LockTurn, MessageInfo, MessagePage, NewMessage, Next, Parking, PurgePlace, PurgeStep,
-    Purged, Pushed, QueueCapabilities, QueuePage, QueueStats, QueueWake, ReceiveRequest, Received, Redriven,
-    Rescheduled, Rest, Settle, TurnGiven, Watch,
+    Cancelled, DeadPage, DeadPlace, DeadSelection, Delay, DelayQueue, Exchanged, Extended, Extension, ListPlace,
+    Listed, LockTurn, MessageInfo, MessagePage, NewMessage, Next, Parking, PurgePlace, PurgeStep, Purged, Pushed,
+    QueueCapabilities, QueuePage, QueueStats, QueueWake, ReceiveRequest, Received, Redriven, Rescheduled, Rest, Settle,
+    TurnGiven, Watch,
 };
 use tenure_core::queue::{MessageId, QueueLimits, QueueName};
 use tenure_core::{Error, ErrorKind, LockName, Result};
 
 use super::call::{self, BATCH, Damaged, Listening, PUSHED_BYTES};
-use crate::lock::RedisLocks;
-use crate::remote::{Placement, RedisExecutor};
-use crate::script::Reply;
-use crate::script::ScriptCall;
-use crate::settings::Fences;
+use crate::link::Dialer;
+use crate::lock::Driver;
+use crate::script::{Reply, ScriptCall};
 
-impl<E: RedisExecutor> RedisLocks<E> {
+impl<D: Dialer> Driver<D> {
     /// Runs a script for `operation` on `queue`, and reads its answer.
     async fn on_queue<T>(
         &self,
@@ -30,7 +28,7 @@ impl<E: RedisExecutor> RedisLocks<E> {
         read: impl FnOnce(&Reply) -> Result<T> + Send,
     ) -> Result<T> {
         let name = LockName::new(queue.as_bytes())?;
-        let told = |error: Error| error.during(self.executor().driver(), operation, &name);
+        let told = |error: Error| error.during(D::DRIVER, operation, &name);
         let reply = self.run(operation, &name, call.map_err(told)?).await?;
         read(&reply).map_err(told)
     }
@@ -43,7 +41,7 @@ impl<E: RedisExecutor> RedisLocks<E> {
         }
     }
 
-    /// What was handled is settled also where nothing can be handed out. The next receive tells why.
+    /// Settles handled messages also where nothing can be handed out. The next receive returns the reason.
     async fn only_settle(&self, queue: &QueueName, settles: &[Settle]) -> Result<Exchanged> {
         let received = Received::nothing(Next::Now);
         if settles.is_empty() {
@@ -55,7 +53,7 @@ impl<E: RedisExecutor> RedisLocks<E> {
     }
 
     fn listening(&self, queue: &QueueName) -> Listening {
-        if self.wake().queues().is_watched(queue) { Listening::Yes } else { Listening::No }
+        if self.0.wake.queues().is_watched(queue) { Listening::Yes } else { Listening::No }
     }
 }
 
@@ -63,25 +61,16 @@ impl<E: RedisExecutor> RedisLocks<E> {
 /// sends one more; `list_queues` needs two or more, since a script must stay short
 /// and in one slot (in a cluster it asks each of the 256 groups of queues); nothing is sent for an empty list.
 #[async_trait]
-impl<E: RedisExecutor> DelayQueue for RedisLocks<E> {
+impl<D: Dialer> DelayQueue for Driver<D> {
     fn capabilities(&self) -> QueueCapabilities {
         let settings = &self.calls().settings;
-        QueueCapabilities::new(
-            match self.executor().placement() {
-                Placement::OneServer => Exclusion::SingleNode,
-                Placement::OnePrimary | Placement::Slots => Exclusion::LossyFailover,
-            },
-            match settings.fences {
-                Fences::ClockSeeded => Fencing::ClockSeeded,
-                Fences::Counter => Fencing::StrictUnlessDataLoss,
-            },
-            QueueWake::Notified,
-        )
-        .with_parking(Parking::Attended)
-        .with_batch(BATCH)
-        .with_request_bytes(PUSHED_BYTES)
-        .with_backlog(settings.max_backlog)
-        .with_dead_letters(settings.max_dead_letters)
+        let (durability, fencing) = self.promises();
+        QueueCapabilities::new(durability, fencing, QueueWake::Notified)
+            .with_parking(Parking::Attended)
+            .with_batch(BATCH)
+            .with_request_bytes(PUSHED_BYTES)
+            .with_backlog(settings.max_backlog)
+            .with_dead_letters(settings.max_dead_letters)
     }
 
     async fn push(&self, queue: &QueueName, messages: &[NewMessage]) -> Result<Vec<Pushed>> {
@@ -183,11 +172,11 @@ impl<E: RedisExecutor> DelayQueue for RedisLocks<E> {
         let mut page = QueuePage::new(Vec::new(), Rest::None);
         let mut after = after.map(|name| name.as_bytes().to_vec());
         loop {
-            // One more than is wanted tells whether there are more.
+            // One more than is wanted shows whether there are more.
             let wanted = (max - page.queues.len()).saturating_add(1).min(BATCH);
             let listed = self.listed(after.as_deref(), wanted).await?;
             let seen = listed.len();
-            // What is no name is passed over: it hides no other.
+            // An entry that is no name is passed over: it hides no other.
             let names: Vec<QueueName> = listed.iter().filter_map(|name| QueueName::new(name).ok()).collect();
             let living = self.living(&names).await?;
             after = listed.into_iter().next_back();
@@ -221,7 +210,7 @@ impl<E: RedisExecutor> DelayQueue for RedisLocks<E> {
 
     /// One round trip: the server has to know who wants to be woken. Every receive refreshes it.
     async fn watch(&self, queue: &QueueName) -> Result<Watch> {
-        let watch = self.wake().queues().register(queue);
+        let watch = self.0.wake.queues().register(queue);
         self.on_queue("watch", queue, Ok(self.calls().queue_listen(queue)), |_| Ok(())).await?;
         Ok(watch)
     }

@@ -1,4 +1,4 @@
-//! The form of what is stored for a message. The scripts' part of the same name says the same.
+//! The form of a message's stored data. The scripts' part of the same name defines the same.
 
 use std::time::Duration;
 
@@ -100,7 +100,7 @@ impl Record {
     }
 }
 
-/// What can be told of a message whose record and state may be damaged: then the payload is all that is there, up to the most
+/// The readable parts of a message whose record and state may be damaged: then the payload is all that is there, up to the most
 /// that a payload may be.
 pub(super) fn read_or_guess(record: &[u8], state: &[u8]) -> (Record, State) {
     let state = State::read(state);
@@ -141,7 +141,7 @@ impl State {
     const UNKNOWN: Self =
         Self { attempt: 0, cause: Cause::First, dead: DeadCause::Damaged, fence: 0, turn: None, reason: None };
 
-    /// Nothing stands for a message that was not delivered yet.
+    /// An empty text is the state of a message that was not delivered yet.
     pub(super) fn read(bytes: &[u8]) -> Result<Self> {
         if bytes.is_empty() {
             let dead = DeadCause::Exhausted;

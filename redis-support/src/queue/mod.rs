@@ -1,4 +1,4 @@
-//! Delay queues over any executor: the same files as for locks, for queues.
+//! Delay queues: the same files as for locks, for queues.
 
 mod call;
 mod driver;

@@ -6,11 +6,11 @@ use futures_util::future::try_join_all;
 use tenure_core::queue::QueueName;
 use tenure_core::{Error, LockName, Result};
 
-use crate::lock::RedisLocks;
-use crate::remote::RedisExecutor;
-use crate::script::ScriptCall;
+use crate::link::Dialer;
+use crate::lock::Driver;
+use crate::script::{Reply, ScriptCall};
 
-impl<E: RedisExecutor> RedisLocks<E> {
+impl<D: Dialer> Driver<D> {
     /// The first `wanted` entries of the list behind `after`, in order; also of queues that hold nothing any more, and what a
     /// foreign hand put there.
     pub(super) async fn listed(&self, after: Option<&[u8]>, wanted: usize) -> Result<Vec<Vec<u8>>> {
@@ -37,13 +37,9 @@ impl<E: RedisExecutor> RedisLocks<E> {
         Ok(all.filter(|(_, sign)| *sign != 0).map(|(name, _)| (**name).clone()).collect())
     }
 
-    async fn on_names<T>(
-        &self,
-        call: ScriptCall,
-        read: impl Fn(&crate::script::Reply) -> Result<T> + Send,
-    ) -> Result<Vec<T>> {
+    async fn on_names<T>(&self, call: ScriptCall, read: impl Fn(&Reply) -> Result<T> + Send) -> Result<Vec<T>> {
         let nameless = LockName::new("*")?;
-        let told = |error: Error| error.during(self.executor().driver(), "list_queues", &nameless);
+        let told = |error: Error| error.during(D::DRIVER, "list_queues", &nameless);
         let reply = self.run("list_queues", &nameless, call).await?;
         reply.items().and_then(|items| items.iter().map(read).collect()).map_err(told)
     }

@@ -1,4 +1,4 @@
-//! What is stored for messages is read with inputs that nobody thought of.
+//! Property tests of stored message data, with random and malformed values.
 
 use std::time::Duration;
 

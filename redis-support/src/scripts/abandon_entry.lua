@@ -18,6 +18,7 @@ local hold = redis.pcall('HGET', K, 'o')
 local bad = refusal(hold, 'HGET')
 if bad then return bad end
 if hold == ARGV[5] and redis.call('HDEL', K, '#' .. ARGV[1]) == 1 then
+  -- Four fields describe the hold: without a further one it has no entry left.
   freed = redis.call('HLEN', K) == 4
   if freed then redis.call('DEL', K) end
 end

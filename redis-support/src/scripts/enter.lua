@@ -18,18 +18,22 @@ local label, fences, keep, floor = ARGV[6] or '', ARGV[7] or 'clock', ARGV[8] or
 -- @include part/flag.lua
 -- @include part/wish.lua
 -- @include part/line.lua
+-- First: its own undoing may have overtaken this request, which then must leave nothing.
 if redis.call('EXISTS', X) == 1 then return {-1} end
 local hold = redis.pcall('HMGET', K, 'o', 'f')
 local bad = refusal(hold, 'HMGET')
 if bad then return bad end
+-- Before the queue: a re-entry that waited there would wait for its own hold to end.
 if not hold.err and hold[1] == owner then
   if not string.find(hold[2] or '', '^%d+$') then return {-8, K, string.sub(hold[2] or '', 1, 64)} end
   local entry, depth = '#' .. token, redis.call('HLEN', K) - 4
   if redis.call('HEXISTS', K, entry) == 1 then return {2, hold[2], depth} end
   if depth >= max_depth then return {-3} end
   redis.call('HSET', K, entry, '1')
+  -- A token that holds is no waiter: its place would hold up the others.
   drop(member)
   local left = redis.call('PTTL', K)
+  -- Never shorter: an inner entry must not cut the lease of an outer one.
   if left < tonumber(ttl) then
     redis.call('PEXPIRE', K, ttl)
     left = tonumber(ttl)

@@ -8,10 +8,12 @@
 local K, Q, W, D, F = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local hold = redis.pcall('HGET', K, 'o')
 if hold ~= ARGV[2] then return refusal(hold, 'HGET') or -1 end
+-- A repeated exit finds no entry, and does not free what another one holds.
 if redis.call('HDEL', K, '#' .. ARGV[1]) == 0 then return -1 end
 local depth = redis.call('HLEN', K) - 4
 if depth > 0 then return depth end
 redis.call('DEL', K)
+-- Usually there are no waiters, and none of the functions below has to be made.
 if redis.call('EXISTS', Q) == 0 then return 0 end
 local turn = ARGV[3]
 -- @include part/turn.lua

@@ -6,6 +6,7 @@
 -- Atomic because the lock may be taken, or another waiter come first, between the look and the turn.
 local K, Q, W, D, F = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local turn = ARGV[1]
+-- Taken since the release: the next release gives the turn.
 if redis.call('EXISTS', K) == 1 then return 1 end
 -- @include part/turn.lua
 -- @include part/now.lua

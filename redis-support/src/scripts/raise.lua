@@ -20,6 +20,7 @@ local counter = tonumber(found)
 if not (counter and counter <= most) then return {-6, F, found} end
 if counter > tonumber(fence) then return {-1, string.format('%.0f', counter)} end
 redis.call('SET', F, fence, 'PX', ARGV[3])
+-- The value names the fence too: a repeated request and an inspection read it there.
 local flag, own, ahead, label = string.match(value, '^[^;]*;(.);(%d+);(%-?%d*);(.*)$')
 if flag then
   ahead = string.format('%.0f', fence - own + (tonumber(ahead) or 0))

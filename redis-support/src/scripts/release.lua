@@ -11,6 +11,7 @@ if held then
   redis.call('DEL', K)
   if string.byte(value, 24) == 45 then return 1 end -- '-': nobody waits
 end
+-- Only a contended lock, or one that is not ours, needs the rest: making its functions costs as much as a call.
 -- @include part/refusal.lua
 if not held then return refusal(value, 'GET') or 0 end
 local Q, W, D, F, turn = KEYS[2], KEYS[3], KEYS[4], KEYS[5], ARGV[2]

@@ -7,6 +7,7 @@
 local ttl = ARGV[1]
 -- @include part/lengthen.lua
 -- @include part/answer.lua
+-- MGET returns nothing for a key of another type: such a lease counts as lost and fails no other one.
 local values, others = redis.call('MGET', unpack(KEYS)), {}
 for i, value in ipairs(values) do
   if value and string.sub(value, 1, 22) == ARGV[i + 1] then others[i] = lengthen(KEYS[i]) else others[i] = 0 end

@@ -16,6 +16,7 @@ if seniority > 0 then
   local up = (tonumber(string.match(info, 'uptime_in_seconds:(%d+)') or '0') - 1) * 1000
   if up < seniority then return {-5, math.floor(seniority - math.max(up, 0))} end
 end
+-- Before the lock is touched: a vote for another electorate could complete a second majority.
 local own = redis.call('GET', V)
 if not own then
   redis.call('SET', V, electorate)

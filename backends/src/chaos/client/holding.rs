@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tenure::{HoldState, LockGuard, LostReason, ReentrantGuard, Result};
 
-/// What is held.
+/// The held guard.
 #[derive(Debug)]
 pub(super) enum Holding {
     Plain(LockGuard),
@@ -42,7 +42,7 @@ impl Holding {
         either!(self, guard => guard.run(work).await)
     }
 
-    /// Whether the loss that was told is one by the clock.
+    /// Whether the reported loss is one by the clock.
     pub(super) fn is_expired(&self) -> bool {
         either!(self, guard => matches!(guard.state(), HoldState::Lost(LostReason::Expired | LostReason::MaxHold)))
     }

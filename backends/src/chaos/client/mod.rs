@@ -1,7 +1,7 @@
 //! A client process: tasks that take locks in every way there is, and a log of what they saw.
 //!
-//! It says `ready`, goes on until it reads `calm`, lets every task take its lock once more, closes its client and says
-//! `end`. When its input ends, so does it, at once.
+//! It prints `ready`, runs until it reads `calm`, lets every task take its lock once more, closes its client and prints
+//! `end`. When its input ends, it ends at once.
 
 mod books;
 mod holding;
@@ -79,7 +79,7 @@ fn roles(orders: &Orders) -> Vec<(u32, Role)> {
     (1..).zip(hot.chain(steady)).collect()
 }
 
-/// What is said on standard input, as it changes: whether the faults are over.
+/// The state that arrives on standard input, as it changes: whether the faults have ended.
 fn listen() -> watch::Receiver<bool> {
     let (tell, calm) = watch::channel(false);
     std::thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! What a client process is told.
+//! The orders of a client process.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use tenure_conformance::{BoxError, Rng};
 
 use crate::chaos::options::{Options, Subject};
 
-/// What a client process is told by its command line.
+/// The orders of a client process, from its command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::chaos) struct Orders {
     pub(super) url: String,

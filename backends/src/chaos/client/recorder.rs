@@ -10,7 +10,7 @@ use tenure_conformance::{BoxError, worker::monotonic};
 
 use crate::chaos::event::{Event, Origin, What};
 
-/// Writes each event as soon as it is told, whole: a kill loses nothing that was told before.
+/// Writes each event as soon as it is noted, whole: a kill loses no event that was noted before.
 #[derive(Clone, Debug)]
 pub(crate) struct Recorder {
     file: Arc<Mutex<File>>,

@@ -18,7 +18,7 @@ use crate::chaos::options::{Subject, hot_name};
 /// What a task does all the time.
 #[derive(Clone, Debug)]
 pub(super) enum Role {
-    /// Takes one of so many names that everybody wants, mostly for a moment.
+    /// Takes one of so many names that all clients want, mostly for a moment.
     Hot { names: u32 },
     /// Takes one name, for several ttls.
     Steady { name: String },
@@ -36,7 +36,7 @@ enum How {
     CancelledAt(usize),
     Fixed(Duration),
     Entered(Duration),
-    /// The last one, when the faults are over.
+    /// The last one, after the faults.
     Last,
 }
 
@@ -95,7 +95,7 @@ impl Task {
         Self { client, recorder, calm, rng, number, role, ttl, op: 0, books, writing: None }
     }
 
-    /// Takes locks until the faults are over, and then one more, however long that takes.
+    /// Takes locks until the faults have ended, and then one more, however long that takes.
     pub(super) async fn run(mut self) -> Result<(), BoxError> {
         while !*self.calm.borrow() {
             let how = self.how();
@@ -174,7 +174,7 @@ impl Task {
                     name: &name,
                     span,
                     look,
-                    // Whoever is last must come to an end.
+                    // The last turn must end.
                     until_calm: !matches!(how, How::Last),
                 };
                 let holding = turn.granted(holding)?;

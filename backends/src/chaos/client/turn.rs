@@ -20,7 +20,7 @@ pub(super) enum View {
     Looked,
     /// Its work runs under the guard.
     Worked,
-    /// It waits to be told.
+    /// It waits for the notification.
     Listened,
 }
 
@@ -59,7 +59,7 @@ impl Turn<'_> {
         Ok(true)
     }
 
-    /// Enters once more, and leaves at once. Gives up when the entry that is held is lost: this task is told of it, and
+    /// Enters once more, and leaves at once. Gives up when the held entry is lost: this task is notified, and
     /// has to write that down.
     pub(super) async fn nested(
         &self,
@@ -88,7 +88,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Holds it for its span, or until it is lost, or until the faults are over.
+    /// Holds it for its span, or until it is lost, or until the faults have ended.
     pub(super) async fn hold(&self, holding: &Holding, view: View) -> Result<(), BoxError> {
         let is_kept = match view {
             View::Looked => self.hold_and_look(holding).await?,
@@ -132,7 +132,7 @@ impl Turn<'_> {
         Ok(true)
     }
 
-    /// Work that says that it goes on. The guard drops it when the lease ends.
+    /// Work that notes that it still runs. The guard drops it when the lease ends.
     async fn work(&self, holding: &Holding) -> Result<bool, BoxError> {
         let began = monotonic();
         while !self.is_over(began) {

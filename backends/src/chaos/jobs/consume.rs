@@ -7,16 +7,16 @@ use tenure_conformance::{BoxError, Rng, poll, worker::monotonic};
 use tenure_core::driver::Settled;
 use tokio::sync::watch;
 
+use super::entries::Entry;
 use super::plan::LEASE;
 use super::plan::{Plan, read};
-use super::told::Told;
 use crate::chaos::client::{Recorder, failed};
 use crate::chaos::event::What;
 
 /// How often a liar lies.
 const OFTEN: u64 = 20;
 
-/// What is wrong with a consumer, to try the judge.
+/// The faulty consumers that try the judge.
 pub(in crate::chaos) const LIES: &[&str] = &["consumer/tells-nothing", "consumer/tells-twice"];
 
 pub(crate) struct Consumer {
@@ -40,7 +40,7 @@ fn millis(span: u64) -> Duration {
 }
 
 impl Consumer {
-    /// Handles messages until the faults are over and the queue is empty.
+    /// Handles messages until the faults have ended and the queue is empty.
     pub(crate) async fn run(mut self) -> Result<(), BoxError> {
         let mut found_empty = 0;
         while found_empty < 2 {
@@ -85,8 +85,8 @@ impl Consumer {
         }
     }
 
-    fn note(&self, message: &str, told: Told) -> Result<(), BoxError> {
-        self.recorder.note(monotonic(), self.recorder.of(self.number, self.op), message, What::Told(told))
+    fn note(&self, message: &str, entry: Entry) -> Result<(), BoxError> {
+        self.recorder.note(monotonic(), self.recorder.of(self.number, self.op), message, What::Job(entry))
     }
 
     async fn handle(&mut self, asked: Duration, deliveries: Deliveries) -> Result<(), BoxError> {
@@ -95,7 +95,7 @@ impl Consumer {
             let (message, plan) = read(delivery.payload().as_bytes())?;
             let (fence, attempt) = (delivery.fence().get(), delivery.attempt());
             let cause = format!("{:?}", delivery.cause());
-            self.note(&message, Told::Got { asked, fence, attempt, cause })?;
+            self.note(&message, Entry::Got { asked, fence, attempt, cause })?;
             read_all.push((message, plan, delivery));
         }
         let mut together = Vec::new();
@@ -132,7 +132,7 @@ impl Consumer {
         let fences: Vec<u64> = deliveries.iter().map(|delivery| delivery.fence().get()).collect();
         for (message, fence) in messages.iter().zip(&fences) {
             let (how, after) = ("ack".into(), Duration::ZERO);
-            self.note(message, Told::Settling { fence: *fence, how, after })?;
+            self.note(message, Entry::Settling { fence: *fence, how, after })?;
         }
         let answers = self.queue.ack_many(deliveries).await;
         for (index, (message, fence)) in messages.iter().zip(&fences).enumerate() {
@@ -140,7 +140,7 @@ impl Consumer {
                 Ok(answers) => answers.get(index).map_or_else(|| "Unanswered".into(), |settled| format!("{settled:?}")),
                 Err(error) => format!("{:?}", error.kind()),
             };
-            self.note(message, Told::Settled { fence: *fence, answer })?;
+            self.note(message, Entry::Settled { fence: *fence, answer })?;
         }
         Ok(())
     }
@@ -161,7 +161,7 @@ impl Consumer {
         let span = if how == "nack" { after } else { Duration::ZERO };
         let lies = self.rng.below(OFTEN) == 0 && how == "ack";
         if !(lies && self.lie == Some(LIES[0])) {
-            self.note(&message, Told::Settling { fence, how: how.into(), after: span })?;
+            self.note(&message, Entry::Settling { fence, how: how.into(), after: span })?;
         }
         let reason = |text| Some(Reason::beginning_of(text));
         let answer = match how {
@@ -180,7 +180,7 @@ impl Consumer {
         let answer = answer.map_or_else(|error| format!("{:?}", error.kind()), |settled| format!("{settled:?}"));
         let twice = lies && self.lie == Some(LIES[1]) && answer == format!("{:?}", Settled::Done);
         for _ in 0..=u32::from(twice) {
-            self.note(&message, Told::Settled { fence, answer: answer.clone() })?;
+            self.note(&message, Entry::Settled { fence, answer: answer.clone() })?;
         }
         Ok(())
     }

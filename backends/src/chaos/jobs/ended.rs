@@ -19,10 +19,10 @@ pub(crate) struct Letter {
     pub(crate) attempt: u32,
 }
 
-/// What was left.
+/// The remaining messages.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Remains {
-    /// Whether somebody looked: nobody does when clients did not come to an end.
+    /// Whether the queue was read: it is not when some clients did not end.
     pub(crate) is_known: bool,
     pub(crate) letters: Vec<Letter>,
     /// What should not be there.
@@ -31,7 +31,7 @@ pub(crate) struct Remains {
     pub(crate) clock_error: Duration,
 }
 
-/// Looks at the queue, and removes what is in it.
+/// Looks at the queue, and removes its messages.
 pub(crate) async fn empty(url: &str) -> Result<Remains, BoxError> {
     let client = Client::new(crate::connect(url).await?);
     let queue = super::queue(&client)?;

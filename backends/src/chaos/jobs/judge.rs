@@ -1,4 +1,4 @@
-//! The rules of the queue mode. Each flags only what is certain, whatever was delayed in between.
+//! The rules of the queue mode. Each flags only certain violations, whatever the delays in between.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -36,7 +36,7 @@ pub(crate) fn check(events: &[Event], remains: &Remains) -> Vec<Violation> {
     names(&stories, error, &mut found);
     let unknown = letters.keys().filter(|message| !stories.contains_key(*message));
     found.extend(unknown.map(|message| {
-        violation(Rule::WronglyDead, message, &[], (Duration::ZERO, Duration::ZERO), "nobody pushed it")
+        violation(Rule::WronglyDead, message, &[], (Duration::ZERO, Duration::ZERO), "no client pushed it")
     }));
     found
 }
@@ -71,14 +71,14 @@ impl Judge<'_> {
     /// What became of it in the end.
     fn end(&mut self, letters: &[&Letter]) {
         let Some(Pushing { plan, .. }) = self.story.pushing else {
-            return self.flag(Rule::Unknown, "nobody pushed it");
+            return self.flag(Rule::Unknown, "no client pushed it");
         };
         let handlings = &self.story.handlings;
         let is_stored = self.story.was("stored") || !handlings.is_empty();
         if is_stored && letters.is_empty() && !handlings.iter().any(Handling::may_be_acknowledged) {
             self.flag(
                 Rule::LostMessage,
-                format!("it is gone after {} deliveries, and nobody acknowledged it", handlings.len()),
+                format!("it is gone after {} deliveries, and no client acknowledged it", handlings.len()),
             );
         }
         match letters {
@@ -143,7 +143,7 @@ impl Judge<'_> {
     }
 }
 
-/// Each fence once, and greater for what was received later.
+/// Each fence once, and greater for messages that were received later.
 fn fences(stories: &BTreeMap<&str, Story>, found: &mut Vec<Violation>) {
     let mut all: Vec<(&str, &Handling)> = Vec::new();
     for (message, story) in stories {

@@ -2,21 +2,21 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | `told` | what is written down of a message |
-//! | `plan` | what is to become of a message, as its payload says |
+//! | `entries` | the log entries of a message |
+//! | `plan` | the intended end of a message, from its payload |
 //! | `produce`, `consume` | the tasks of a client process |
 //! | `ended` | the queue after the last client: what it holds, and that it can be emptied |
 //! | `story`, `judge` | what happened to each message, and the rules over that |
 
 mod consume;
 mod ended;
+mod entries;
 mod judge;
 mod plan;
 mod produce;
 mod story;
 #[cfg(test)]
 mod tests;
-mod told;
 
 use tenure::queue::Queue;
 use tenure::{Client, Result};
@@ -31,11 +31,11 @@ use produce::Producer;
 
 pub(super) use consume::LIES;
 pub(super) use ended::{Remains, empty};
+pub(super) use entries::{Entry, word};
 pub(super) use judge::check;
 pub(super) use story::tally;
-pub(super) use told::{Told, word};
 
-/// The queue that everybody uses.
+/// The queue of all clients.
 const QUEUE: &str = "jobs";
 
 /// Producers and consumers of each process.

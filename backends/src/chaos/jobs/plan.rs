@@ -1,4 +1,4 @@
-//! What is to become of a message, as its payload says.
+//! The intended end of a message, from its payload.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ pub(super) const LEASE: Duration = Duration::from_secs(2);
 
 /// How often a message may be delivered that has to be acknowledged in the end, whatever happens to its consumers.
 const PLENTY: u32 = 1_000;
-/// How often one may be that nobody acknowledges.
+/// The same for a message that no consumer acknowledges.
 const FEW: u32 = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,12 +7,12 @@ use tenure_conformance::{BoxError, Rng, worker::monotonic};
 use tenure_core::driver::Pushed;
 use tokio::sync::watch;
 
+use super::entries::Entry;
 use super::plan::{Plan, payload};
-use super::told::Told;
 use crate::chaos::client::Recorder;
 use crate::chaos::event::{Origin, What};
 
-/// Above it, producers wait: what is there when the faults end has to be handled while everybody waits.
+/// Above it, producers wait: the messages that are there when the faults end have to be handled while all clients wait.
 const BACKLOG: u64 = 300;
 /// How many keys and callers' names there are.
 const KEYS: u64 = 6;
@@ -38,7 +38,7 @@ struct Draft {
 }
 
 impl Producer {
-    /// Pushes until the faults are over.
+    /// Pushes until the faults have ended.
     pub(crate) async fn run(mut self) -> Result<(), BoxError> {
         while !*self.calm.borrow() {
             self.op += 1;
@@ -81,13 +81,13 @@ impl Producer {
         }
     }
 
-    fn note(&self, message: &str, told: Told) -> Result<(), BoxError> {
-        self.recorder.note(monotonic(), self.recorder.of(self.number, self.op), message, What::Told(told))
+    fn note(&self, message: &str, entry: Entry) -> Result<(), BoxError> {
+        self.recorder.note(monotonic(), self.recorder.of(self.number, self.op), message, What::Job(entry))
     }
 
     fn announce(&self, draft: &Draft) -> Result<(), BoxError> {
         let Draft { plan, delay, key, name, window, ref message } = *draft;
-        self.note(message, Told::Pushing { plan, delay, key, name, window })
+        self.note(message, Entry::Pushing { plan, delay, key, name, window })
     }
 
     async fn push_one(&mut self) -> Result<(), BoxError> {
@@ -138,7 +138,7 @@ impl Producer {
                 Ok(Pushed::Duplicate(_)) => "duplicate".into(),
                 Err(_) => kind.clone(),
             };
-            self.note(&draft.message, Told::Pushed { answer })?;
+            self.note(&draft.message, Entry::Pushed { answer })?;
         }
         match answer {
             Ok(_) => Ok(()),

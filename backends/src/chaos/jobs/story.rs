@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::entries::Entry;
 use super::plan::Plan;
-use super::told::Told;
 use crate::chaos::event::{Event, Origin, What};
 
 /// A push, as far as it is known.
@@ -17,7 +17,7 @@ pub(super) struct Pushing {
     pub(super) key: Option<u64>,
     pub(super) name: Option<u64>,
     pub(super) window: Duration,
-    /// What was answered, and when.
+    /// The answer, and its time.
     pub(super) answer: Option<(Duration, String)>,
 }
 
@@ -32,7 +32,7 @@ pub(super) struct Handling {
     pub(super) cause: String,
     /// How it was to be settled, from when on, and how much later it may come again.
     pub(super) settling: Option<(Duration, String, Duration)>,
-    /// What was answered, each time.
+    /// The answers, in order.
     pub(super) settled: Vec<String>,
 }
 
@@ -63,8 +63,8 @@ impl Handling {
 
 impl Story {
     pub(super) fn was(&self, answer: &str) -> bool {
-        let told = self.pushing.as_ref().and_then(|pushing| pushing.answer.as_ref());
-        told.is_some_and(|(_, told)| told == answer)
+        let answered = self.pushing.as_ref().and_then(|pushing| pushing.answer.as_ref());
+        answered.is_some_and(|(_, answered)| answered == answer)
     }
 }
 
@@ -72,19 +72,19 @@ impl Story {
 pub(super) fn stories(events: &[Event]) -> BTreeMap<&str, Story> {
     let mut stories = BTreeMap::<&str, Story>::new();
     for Event { at, by, name, what } in events {
-        let What::Told(told) = what else { continue };
+        let What::Job(entry) = what else { continue };
         let story = stories.entry(name).or_default();
-        match told {
-            Told::Pushing { plan, delay, key, name, window } => {
+        match entry {
+            Entry::Pushing { plan, delay, key, name, window } => {
                 let (plan, delay, key, name, window) = (*plan, *delay, *key, *name, *window);
                 story.pushing = Some(Pushing { by: *by, at: *at, plan, delay, key, name, window, answer: None });
             }
-            Told::Pushed { answer } => {
+            Entry::Pushed { answer } => {
                 if let Some(pushing) = &mut story.pushing {
                     pushing.answer = Some((*at, answer.clone()));
                 }
             }
-            Told::Got { asked, fence, attempt, cause } => story.handlings.push(Handling {
+            Entry::Got { asked, fence, attempt, cause } => story.handlings.push(Handling {
                 by: *by,
                 asked: *asked,
                 got: *at,
@@ -94,12 +94,12 @@ pub(super) fn stories(events: &[Event]) -> BTreeMap<&str, Story> {
                 settling: None,
                 settled: Vec::new(),
             }),
-            Told::Settling { fence, how, after } => {
+            Entry::Settling { fence, how, after } => {
                 if let Some(handling) = story.handlings.iter_mut().find(|handling| handling.fence == *fence) {
                     handling.settling = Some((*at, how.clone(), *after));
                 }
             }
-            Told::Settled { fence, answer } => {
+            Entry::Settled { fence, answer } => {
                 if let Some(handling) = story.handlings.iter_mut().find(|handling| handling.fence == *fence) {
                     handling.settled.push(answer.clone());
                 }

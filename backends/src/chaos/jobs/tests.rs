@@ -9,7 +9,7 @@ use super::ended::{Letter, Remains};
 use crate::chaos::event::read;
 use crate::chaos::judge::Rule;
 
-/// What is wrong with this log; instants are milliseconds here.
+/// The violations in this log; instants are milliseconds here.
 fn found(log: &str, letters: &[(&str, DeadCause, u32)]) -> Vec<Rule> {
     let nanos = |line: &str| {
         let words = line.split(' ').map(|word| match word.strip_suffix("ms") {

@@ -1,4 +1,4 @@
-//! The rules about the end: everybody gets the lock again once nothing is wrong, and nothing is left.
+//! The rules about the end: after the last fault each client gets the lock again, and nothing is left in the backend.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use crate::chaos::event::{Event, Origin, What};
 /// How a run came to its end.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ending {
-    /// The processes that lived when the faults were over, and how many tasks each has.
+    /// The processes that lived when the faults ended, and the number of tasks of each.
     pub(crate) alive: Vec<(usize, u32)>,
     pub(crate) tasks: u32,
-    /// When the faults were over, and when it was looked for the last time.
+    /// The end of the faults, and the time of the last look.
     pub(crate) span: (Duration, Duration),
     /// What the servers still had.
     pub(crate) left: Vec<String>,

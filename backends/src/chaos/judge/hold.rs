@@ -17,8 +17,8 @@ pub(crate) struct Hold {
     pub(crate) returned: Duration,
     /// Until when, as far as is certain, the guard said or would have said that the lock is held.
     pub(crate) believed: Duration,
-    /// When a loss was told.
-    pub(crate) told: Option<Duration>,
+    /// When a loss was reported.
+    pub(crate) reported: Option<Duration>,
     /// Whether the guard held anything when it was returned.
     pub(crate) is_alive: bool,
     /// What the guard last said of its end.
@@ -33,7 +33,7 @@ impl Hold {
             What::Held { until } => (self.believed, self.until) = (event.at, until),
             // By its own clock it ended no earlier than it last said; any other loss may have come right after that.
             What::Lost { expired } => {
-                self.told = Some(event.at);
+                self.reported = Some(event.at);
                 if expired {
                     self.believed = self.believed.max(self.until.min(event.at));
                 }
@@ -62,7 +62,7 @@ pub(crate) fn holds(events: &[Event]) -> Vec<Hold> {
                     asked,
                     returned: event.at,
                     believed: event.at,
-                    told: None,
+                    reported: None,
                     is_alive: until > event.at,
                     until,
                     inside,

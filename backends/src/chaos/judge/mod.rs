@@ -1,4 +1,4 @@
-//! Judges what the client processes wrote down. Every rule flags only what is certain; `docs/chaos.md` has the reasons.
+//! Judges the logs of the client processes. Every rule flags only certain violations; `docs/chaos.md` has the reasons.
 
 mod end;
 mod hold;
@@ -14,7 +14,7 @@ pub(crate) use hold::{Hold, holds};
 pub(crate) use seen::{Bounds, Rule, Seen, Violation};
 pub(crate) use stall::{Stall, stalls};
 
-/// Everything that is wrong with a run, by its instant; `remains` is what was found in the queue, if there was one.
+/// All violations of a run, by their instants; `remains` are the messages found in the queue, if there was one.
 pub(crate) fn judge(seen: &Seen<'_>, ending: &Ending, remains: Option<&Remains>) -> Vec<Violation> {
     let mut found = rules::check(seen);
     match remains {

@@ -1,4 +1,4 @@
-//! The rules about what was seen while the run lasted.
+//! The rules about the events of the run.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,13 +20,13 @@ pub(super) fn check(seen: &Seen<'_>) -> Vec<Violation> {
     for holds in by_name.values() {
         found.extend(histories(holds, seen.assumption));
         if seen.assumption == Assumption::Timed {
-            found.extend(told_late(holds, seen));
+            found.extend(reported_late(holds, seen));
         }
     }
     found
 }
 
-/// Fences, and holds that overlap. `history` knows these rules; here its grants are what is certain of the holds.
+/// Fences, and holds that overlap. `history` knows these rules; here its grants are the certain parts of the holds.
 fn histories(holds: &[Hold], assumption: Assumption) -> Vec<Violation> {
     let grant = |(number, hold): (usize, &Hold)| Grant {
         client: number,
@@ -37,7 +37,7 @@ fn histories(holds: &[Hold], assumption: Assumption) -> Vec<Violation> {
         ended_at: hold.believed,
     };
     let all: Vec<Grant> = holds.iter().enumerate().map(grant).collect();
-    // A process that was stopped between the grant and its return may get a guard whose lease is over. It holds nothing.
+    // A process that was stopped between the grant and its return may get a guard whose lease has ended. It holds nothing.
     let alive: Vec<Grant> = all.iter().copied().filter(|grant| holds[grant.client].is_alive).collect();
     let fences = history::check(&all, None, Assumption::Asynchronous);
     let windows = if assumption == Assumption::Timed { history::check(&alive, None, assumption) } else { Vec::new() };
@@ -62,23 +62,23 @@ fn pair(rule: Rule, a: &Hold, b: &Hold) -> Violation {
             a.fence,
             a.believed.saturating_sub(b.returned)
         ),
-        Rule::ToldLate => {
-            let late = a.told.unwrap_or_default().saturating_sub(b.returned);
+        Rule::ReportedLate => {
+            let late = a.reported.unwrap_or_default().saturating_sub(b.returned);
             format!("the holder of fence {} learned of its loss {late:?} after fence {} was granted", a.fence, b.fence)
         }
         _ => format!("fence {}, and then fence {}", a.fence, b.fence),
     };
-    let span = (a.returned.min(b.returned), a.believed.max(b.returned).max(a.told.unwrap_or_default()));
+    let span = (a.returned.min(b.returned), a.believed.max(b.returned).max(a.reported.unwrap_or_default()));
     Violation { rule, name: a.name.clone(), by: vec![a.by, b.by], span, text }
 }
 
-/// The next grant returned, and the loss was told only later, though nobody had stopped the process.
-fn told_late(holds: &[Hold], seen: &Seen<'_>) -> Vec<Violation> {
+/// The next grant returned, and the loss was reported only later, though the process was not stopped.
+fn reported_late(holds: &[Hold], seen: &Seen<'_>) -> Vec<Violation> {
     let late = |a: &Hold| {
-        let told = a.told?;
+        let reported = a.reported?;
         let next = holds.iter().filter(|b| b.fence > a.fence).min_by_key(|b| b.returned)?;
-        let excused = seen.faults.iter().any(|fault| fault.stops(a.by, a.believed, told));
-        (next.returned + seen.bounds.told_late < told && !excused).then(|| pair(Rule::ToldLate, a, next))
+        let excused = seen.faults.iter().any(|fault| fault.stops(a.by, a.believed, reported));
+        (next.returned + seen.bounds.reported_late < reported && !excused).then(|| pair(Rule::ReportedLate, a, next))
     };
     holds.iter().filter_map(late).collect()
 }

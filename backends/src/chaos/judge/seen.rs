@@ -1,4 +1,4 @@
-//! What is judged, and what comes of it.
+//! The input of the judge, and its findings.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,14 +11,14 @@ use crate::chaos::fault::Fault;
 /// What may take some time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
-    /// How much later than the next grant a loss may be told: timers and tasks are late on a busy machine. What a guard
-    /// says by its clock may not be late at all, and is judged as an overlap.
-    pub(crate) told_late: Duration,
+    /// How much later than the next grant a loss may be reported: timers and tasks are late on a busy machine. A guard's view
+    /// by its clock may not be late at all, and is judged as an overlap.
+    pub(crate) reported_late: Duration,
     /// How long a lock may be wanted and not held, while servers and connections work.
     pub(crate) stall: Duration,
 }
 
-/// What was seen of a run.
+/// The record of a run.
 #[derive(Debug)]
 pub(crate) struct Seen<'a> {
     /// Of all processes, in the order of their instants.
@@ -48,7 +48,7 @@ pub(crate) enum Rule {
     FenceOrder,
     Overlap,
     HoldOrder,
-    ToldLate,
+    ReportedLate,
     UnexpectedError,
     Stall,
     Hang,
@@ -71,9 +71,9 @@ impl fmt::Display for Rule {
             Self::FenceOrder => "a later grant with a smaller fence",
             Self::Overlap => "two holders at once",
             Self::HoldOrder => "holds out of the order of their fences",
-            Self::ToldLate => "a loss that was told after the next grant",
+            Self::ReportedLate => "a loss that was reported after the next grant",
             Self::UnexpectedError => "an error that no fault explains",
-            Self::Stall => "a lock that was wanted, and that nobody got",
+            Self::Stall => "a wanted lock that no task got",
             Self::Hang => "a task that did not come to an end",
             Self::NotClosed => "a client that did not close with nothing under way",
             Self::Left => "something was left behind",

@@ -1,4 +1,4 @@
-//! How long a lock was free, or its holder dead, while somebody wanted it.
+//! How long a lock was free, or its holder dead, while a client wanted it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::chaos::fault::{Fault, Harmed};
 /// For so long after its end a fault of a server or of connections still explains that nothing happens.
 const RECOVERY: Duration = Duration::from_secs(2);
 
-/// A span in which somebody waited and nobody held, ended by a grant, or because nobody wanted the lock any more.
+/// A span with a waiter and without a holder, ended by a grant, or because no client wanted the lock any more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Stall {
     pub(crate) span: Duration,
@@ -20,7 +20,7 @@ pub(crate) struct Stall {
 #[derive(Default)]
 struct Lock {
     waiting: BTreeSet<Origin>,
-    /// Processes, with their lives, that stand still: they want nothing for now.
+    /// Processes, with their lives, that are stopped: they want nothing for now.
     stopped: BTreeSet<(usize, u32)>,
     holding: BTreeSet<Origin>,
     /// Since when it has been wanted and not held.

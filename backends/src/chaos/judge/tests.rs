@@ -8,7 +8,7 @@ use super::{Bounds, Ending, Rule, Seen, Violation, judge, stalls};
 use crate::chaos::event::{Event, read};
 use crate::chaos::fault::{Fault, Harmed};
 
-const BOUNDS: Bounds = Bounds { told_late: Duration::from_millis(250), stall: Duration::from_millis(500) };
+const BOUNDS: Bounds = Bounds { reported_late: Duration::from_millis(250), stall: Duration::from_millis(500) };
 
 /// The events of a log whose instants are milliseconds, of the lock "n" unless it is said otherwise.
 fn log(text: &str) -> Vec<Event> {
@@ -97,7 +97,7 @@ fn a_look_at_the_guard_is_what_is_certain() {
         50 0 1 held 950
         7  1 1 asked within
         51 1 1 granted 11 1000";
-    // Nobody knows what a process that was killed believed after its last word.
+    // The belief of a killed process after its last entry is unknown.
     assert_eq!(rules(killed), []);
     assert_eq!(rules(&killed.replace("51 1 1 granted", "49 1 1 granted")), [Rule::Overlap]);
 }
@@ -117,14 +117,14 @@ fn a_loss_by_the_clock_was_believed_until_then_and_another_one_until_the_last_lo
 }
 
 #[test]
-fn a_loss_that_is_told_after_the_next_grant_is_excused_by_a_stop_of_the_process_only() {
+fn a_loss_that_is_reported_after_the_next_grant_is_excused_by_a_stop_of_the_process_only() {
     let late = "
         0   0 1 asked acquire
         5   0 1 granted 10 300
         600 0 1 lost true
         7   1 1 asked within
         310 1 1 granted 11 1000";
-    assert_eq!(rules(late), [Rule::ToldLate]);
+    assert_eq!(rules(late), [Rule::ReportedLate]);
     assert_eq!(rules(&late.replace("600 0 1 lost", "559 0 1 lost")), []);
     let stopped = |process| fault(400, Some(580), Harmed::ClientStopped { process, life: 0 });
     assert_eq!(found(late, &[stopped(0)], Assumption::Timed), []);
@@ -222,7 +222,7 @@ fn a_stall_is_found_where_no_fault_of_a_server_explains_it() {
     // A stop of another client does not.
     let client = fault(4100, Some(4900), Harmed::ClientStopped { process: 2, life: 0 });
     assert_eq!(judged(&[kill.clone(), client]), [Rule::Stall]);
-    // While it stands still itself, it wants nothing.
+    // While it is stopped itself, it wants nothing.
     let itself = fault(4100, Some(4900), Harmed::ClientStopped { process: 1, life: 0 });
     assert_eq!(judged(&[kill, itself]), []);
 }

@@ -28,7 +28,7 @@ pub(crate) trait Servers: Send {
     /// Where each listens.
     fn ports(&self) -> Vec<u16>;
 
-    /// Where they are, if nobody reaches them by a port: then there are no connections to be harmed.
+    /// Where they are, if clients do not use a port: then there are no connections to be harmed.
     fn url(&self) -> Option<String> {
         None
     }
@@ -39,7 +39,7 @@ pub(crate) trait Servers: Send {
     /// Stops a server where it is.
     fn stop(&mut self, node: usize) -> Result<(), BoxError>;
 
-    /// Lets it go on.
+    /// Resumes it.
     fn go_on(&mut self, node: usize) -> Result<(), BoxError>;
 
     /// Kills it.
@@ -48,7 +48,7 @@ pub(crate) trait Servers: Send {
     /// Starts it again.
     fn start(&mut self, node: usize) -> Result<(), BoxError>;
 
-    /// Something that its kind suffers and that is over at once, done to a server that works; says what.
+    /// A short disturbance, typical of its kind, of a server that works; returns its description.
     fn disturb(&mut self, node: usize, rng: &mut Rng) -> Result<String, BoxError>;
 
     /// What no server may have after the last client has ended; nothing, once all is well.

@@ -26,7 +26,8 @@ struct Follower {
 impl PostgresNode {
     /// Leases are of at most that ttl. After a kill, a server with unlogged tables grants nothing for so long.
     pub(crate) fn start(logged: bool, ttl: Duration, with_standby: bool) -> Result<Self, BoxError> {
-        let server = PostgresServer::start(PostgresOptions::new())?;
+        // A transaction on a link that stays silent until another fault must not keep the one that does the harm waiting.
+        let server = PostgresServer::start(PostgresOptions::new().setting("lock_timeout", "10s"))?;
         server.script(DATABASE, &install_sql(Install { logged, longest_ttl: ttl }))?;
         server.script(DATABASE, super::BOOKS)?;
         let follower = with_standby.then(|| -> Result<_, BoxError> {
@@ -89,7 +90,7 @@ impl Servers for PostgresNode {
         }
     }
 
-    /// What administrators and other programs do. A statement that fails because somebody was in its way is no fault of theirs.
+    /// Actions of administrators and other programs. A statement that fails because of a conflict is not an error here.
     fn disturb(&mut self, _node: usize, rng: &mut Rng) -> Result<String, BoxError> {
         let chosen = "FROM pg_stat_activity WHERE application_name = 'tenure'";
         let seconds = f64::from(u32::try_from(20 + rng.below(680))?) / 1_000.0;

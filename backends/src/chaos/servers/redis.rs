@@ -8,7 +8,7 @@ use tenure_testkit::{RedisOptions, RedisServer, Reply};
 use super::Servers;
 use crate::chaos::fault::Data;
 
-/// For so long an abandoned token is remembered, and a queue in which nobody waits any more.
+/// For so long an abandoned token is remembered, and a queue without waiters.
 const MEMORY: Duration = Duration::from_secs(60);
 
 pub(crate) struct RedisNodes {
@@ -96,7 +96,7 @@ fn find<'a>(info: &'a str, key: &str) -> Option<&'a str> {
     info.lines().find_map(|line| line.trim_end().strip_prefix(key)?.strip_prefix(':'))
 }
 
-/// Connections and channels of clients, waiters, keys that are no memory of what was, and keys without an end.
+/// Connections and channels of clients, waiters, keys that are no memory of the past, and keys without an end.
 fn left_at(node: &RedisServer) -> Result<Vec<String>, BoxError> {
     let mut client = node.connect()?;
     let mut left = Vec::new();
@@ -122,7 +122,7 @@ fn left_at(node: &RedisServer) -> Result<Vec<String>, BoxError> {
     Ok(left)
 }
 
-/// What is wrong with a key of that ttl (-1: it has no end; -2: it ended just now) after the last client has ended.
+/// The fault of a key of that ttl (-1: it has no end; -2: it ended just now) after the last client has ended.
 fn judged(key: &str, ttl: i64) -> Option<String> {
     let is_counter_of_all = key.ends_with(":{fence}") || key.ends_with(":{electorate}");
     let is_counter_of_queue = key.contains(":dq:") && (key.ends_with("}:c") || key.ends_with("}:n"));

@@ -1,4 +1,4 @@
-//! A file in place of a server: what stands in the way of its users is harmed.
+//! A file instead of a server: faults block its users.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -12,13 +12,13 @@ use tenure_conformance::{BoxError, Rng};
 
 use super::Servers;
 
-/// For what somebody else may have.
+/// For a lock that another process may hold.
 const PATIENCE: Duration = Duration::from_millis(200);
 
 /// A file in a folder of its own.
 pub(crate) struct SqliteFile {
     folder: TempDir,
-    /// While somebody stands still in the middle of a transaction.
+    /// While a process is stopped in the middle of a transaction.
     gate: Option<File>,
     /// While another program, which knows nothing of the gate, keeps the file locked.
     stranger: Option<Connection>,
@@ -42,7 +42,7 @@ impl SqliteFile {
 }
 
 impl Servers for SqliteFile {
-    /// Nobody listens there: the clients go by the URL.
+    /// There is no listener: the clients use the URL.
     fn ports(&self) -> Vec<u16> {
         vec![1]
     }
@@ -58,7 +58,7 @@ impl Servers for SqliteFile {
     fn stop(&mut self, _node: usize) -> Result<(), BoxError> {
         let gate =
             File::options().create(true).truncate(false).write(true).open(self.folder.path().join("locks.db-gate"))?;
-        // A client that is stopped behind the gate keeps it, and would never go on if this waited for it.
+        // A client that is stopped behind the gate keeps it, and would never continue if this waited for it.
         let deadline = Instant::now() + PATIENCE;
         while flock(&gate, FlockOperation::NonBlockingLockExclusive).is_err() {
             if Instant::now() > deadline {
@@ -88,7 +88,7 @@ impl Servers for SqliteFile {
         Ok(())
     }
 
-    /// Others look at the file and clean it up. Whoever is in the way makes that fail, which is no fault of theirs.
+    /// Others look at the file and clean it up. A conflict makes that fail, which is not an error here.
     fn disturb(&mut self, _node: usize, rng: &mut Rng) -> Result<String, BoxError> {
         let (how, what) = [
             ("checkpoint", "PRAGMA wal_checkpoint(TRUNCATE)"),

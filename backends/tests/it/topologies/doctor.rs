@@ -1,4 +1,4 @@
-//! What the check-up tells of several servers.
+//! The findings of the check-up about several servers.
 
 use std::time::Instant;
 
@@ -83,7 +83,7 @@ async fn a_right_that_one_primary_lacks_is_named_with_it() {
     }
 }
 
-/// As managed services are: everything works, and what could not be looked at is told.
+/// As managed services are: everything works, and settings that could not be read are reported.
 #[tokio::test]
 async fn a_service_without_config_and_info_is_served_with_a_note() {
     let mut options = RedisOptions::new();
@@ -122,7 +122,7 @@ async fn a_primary_behind_sentinels_needs_a_replica() {
     assert_eq!(replicas().await, Some(Concern::Danger));
 }
 
-/// What was found when the client began is looked at again after each new connection.
+/// The findings of the client's start are checked again after each new connection.
 #[tokio::test]
 #[ignore = "starts clusters and sentinels; cargo xtask test"]
 async fn a_primary_that_may_evict_by_now_is_refused_until_it_is_mended() {

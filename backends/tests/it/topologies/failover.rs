@@ -39,14 +39,14 @@ async fn sentinels_are_followed_when_they_announce_another_primary() {
     }
 }
 
-/// Fails over; tells how long after the announcement a lock was granted by the new primary.
+/// Fails over; returns how long after the announcement a lock was granted by the new primary.
 async fn followed(group: &RedisSentinels, client: &Client, round: u64) -> Duration {
     let mut news = group.announcements().unwrap();
     group.fail_over().unwrap();
     let port = news.next_primary().unwrap();
     let announced = Instant::now();
     let successor = group.servers().iter().find(|server| server.port() == port).unwrap();
-    // The key of a fresh name tells which server was asked.
+    // The key of a fresh name shows which server was asked.
     for number in 0.. {
         let name = format!("fresh-{round}-{number}");
         let granted = client.lock(&name).ttl(LONG).try_acquire().await.is_ok_and(|guard| guard.is_some());
@@ -59,7 +59,7 @@ async fn followed(group: &RedisSentinels, client: &Client, round: u64) -> Durati
     announced.elapsed()
 }
 
-/// The negative control: what `LossyFailover` says is true. The lock is granted twice; its fences tell the two apart.
+/// The negative control: `LossyFailover` is right. The lock is granted twice; its fences distinguish the two grants.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "starts clusters and sentinels; cargo xtask test"]
 async fn a_failover_that_loses_a_lock_breaks_exclusion_and_not_the_order_of_fences() {
@@ -69,16 +69,16 @@ async fn a_failover_that_loses_a_lock_breaks_exclusion_and_not_the_order_of_fenc
             let (first, second) = (client(library, &pair.url()).await, client(library, &pair.url()).await);
             let (primary, replica) = pair.places("tenure:lost");
             pair.server(replica).pause().unwrap();
-            // What was on its way would still arrive after the pause.
+            // Data on its way would still arrive after the pause.
             pair.server(primary).cli(&["CLIENT", "KILL", "TYPE", "replica"]).unwrap();
-            // Not renewed: a renewal could tell of the loss before the second one gets the lock.
+            // Not renewed: a renewal could report the loss before the second one gets the lock.
             let guard = first.lock("lost").fixed_ttl(LONG).acquire().await.unwrap();
             pair.server(primary).kill().unwrap();
             pair.server(replica).resume().unwrap();
             let other = eventually_granted(&second, "lost").await;
             assert!(guard.is_held() && other.is_held(), "both hold the lock");
             assert!(other.fence() > guard.fence());
-            // The first one is told when it is done, once the new primary answers it.
+            // The first one learns of it when it is done, once the new primary answers it.
             let asked = first.lock("lost");
             within("an answer", async {
                 while asked.try_acquire().await.is_err() {
@@ -130,7 +130,7 @@ const TTLS: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(6)];
 enum Order {
     /// They give it back soon.
     Work,
-    /// They hold it until told otherwise: a failover is under way.
+    /// They hold it until the next order: a failover is under way.
     Hold,
     /// They give it back, and end.
     End,
@@ -144,7 +144,7 @@ struct Ledger {
     grants: [usize; CONTENDERS],
     /// Ended by a release that was acknowledged.
     released: usize,
-    /// Told by `lost()`.
+    /// Reported by `lost()`.
     told: usize,
     /// Ended by a release without an answer, which is carried on.
     unknown: usize,
@@ -152,7 +152,7 @@ struct Ledger {
     refused: usize,
 }
 
-/// Takes the lock, holds it as ordered, and gives it back, unless it is told of a loss before.
+/// Takes the lock, holds it as ordered, and gives it back, unless a loss is reported before.
 async fn contend(place: usize, client: Client, mut order: watch::Receiver<Order>, ledger: Arc<Mutex<Ledger>>) {
     let lock = client.lock("contended").ttl(TTLS[place / 2 % 2]);
     while *order.borrow() != Order::End {

@@ -43,7 +43,7 @@ async fn a_failover_may_lose_a_push_and_the_queue_goes_on() {
         let (primary, replica) = pair.places(&messages);
         eventually("the replica to have it", || key(pair.server(replica), "*jobs*:i")).unwrap();
         pair.server(replica).pause().unwrap();
-        // What was on its way would still arrive after the pause.
+        // Data on its way would still arrive after the pause.
         pair.server(primary).cli(&["CLIENT", "KILL", "TYPE", "replica"]).unwrap();
         queue.push(&b"lost".to_vec()).await.unwrap();
         pair.server(primary).kill().unwrap();

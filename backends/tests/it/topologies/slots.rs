@@ -80,7 +80,7 @@ async fn a_name_with_braces_keeps_to_one_slot() {
     }
 }
 
-/// The node that keeps the lock finds nobody on the first waiter's channel, and the others pass the message on.
+/// The node that keeps the lock finds no subscriber on the first waiter's channel, and the others pass the message on.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "starts clusters and sentinels; cargo xtask test"]
 async fn a_waiter_that_its_node_cannot_reach_is_not_granted_beside_the_next() {
@@ -114,7 +114,7 @@ async fn a_waiter_that_its_node_cannot_reach_is_not_granted_beside_the_next() {
     }
 }
 
-/// Ends the connections in whose description the text stands.
+/// Ends the connections whose description contains the text.
 fn cut(node: &RedisServer, text: &str) {
     let list = node.cli(&["CLIENT", "LIST"]).unwrap().text();
     for line in list.lines().filter(|line| line.contains(text)) {

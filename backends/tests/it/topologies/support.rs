@@ -9,7 +9,7 @@ use tenure_testkit::{RedisCluster, RedisOptions, RedisSentinels, RedisServer, ev
 pub(crate) const LONG: Duration = Duration::from_secs(40);
 /// How long a server is silent before its successor takes over.
 const SILENCE: Duration = Duration::from_secs(2);
-/// Longer than any fault lasts where nobody is to take over.
+/// Longer than any fault lasts where no node is to take over.
 pub(crate) const NEVER: Duration = Duration::from_secs(60);
 /// Quick enough to see renewals, and longer than a failover.
 pub(crate) const TTL: Duration = Duration::from_secs(10);
@@ -25,7 +25,7 @@ pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T 
     tokio::time::timeout(LONG, future).await.unwrap_or_else(|_| panic!("{what}: not within {LONG:?}"))
 }
 
-/// Tries until an outage is over.
+/// Tries until an outage has ended.
 pub(crate) async fn eventually_granted(client: &Client, name: &str) -> LockGuard {
     within("a grant", async {
         loop {

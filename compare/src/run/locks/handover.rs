@@ -1,4 +1,4 @@
-//! One lock that everybody wants.
+//! One lock that all workers want.
 
 use super::super::bench::{Bench, ONE_WAY, Taken, take};
 use super::super::counters::Counted;
@@ -72,7 +72,7 @@ pub(in crate::run) fn counted_run(
     Ok(figures)
 }
 
-/// What the logs of these waiters tell, with the share of each hand-over in what was used.
+/// The figures from the logs of these waiters, with the share of each hand-over in the used resources.
 pub(in crate::run) fn figures(name: &str, taken: &Taken, waiters: usize) -> Outcome<Sample> {
     let mut figures = history::figures(&taken.answers, waiters)?;
     let count = figures["handovers"].max(1.0);

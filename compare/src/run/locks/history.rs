@@ -1,4 +1,4 @@
-//! What the merged logs of all waiters tell: hand-overs, gaps, fairness, and whether anything went wrong.
+//! The figures from the merged logs of all waiters: hand-overs, gaps, fairness, and whether anything went wrong.
 
 use serde_json::Value;
 

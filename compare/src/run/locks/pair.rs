@@ -1,4 +1,4 @@
-//! Locks that nobody else wants.
+//! Locks without contention.
 
 use super::super::bench::{Bench, take};
 use super::super::redis::Redis;

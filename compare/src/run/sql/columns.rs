@@ -1,6 +1,6 @@
-//! What is measured of locks.
+//! The columns of the sections on locks.
 
-/// What is measured of locks that nobody else wants.
+/// The columns for locks without contention.
 pub(super) const PAIR: &[(&str, &str)] = &[
     ("p50_us", "p50 µs"),
     ("p99_us", "p99 µs"),
@@ -9,7 +9,7 @@ pub(super) const PAIR: &[(&str, &str)] = &[
     ("server_us", "server CPU µs"),
 ];
 
-/// What is measured of one that everybody wants.
+/// The columns for one lock that all workers want.
 pub(super) const HANDOVER: &[(&str, &str)] = &[
     ("per_s", "hand-overs per second"),
     ("gap_p50_us", "gap p50 µs"),

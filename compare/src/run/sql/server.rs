@@ -46,7 +46,7 @@ impl Postgres {
         Ok(pooler)
     }
 
-    /// Empty tables, and nothing that is left to be cleaned up while somebody measures.
+    /// Empty tables, and nothing left to be cleaned up during a measurement.
     pub(super) fn tidy(&self) -> Outcome {
         let tables = "bare, bare_logged, river_like, pgmq_like, tenure.message, tenure.settled, tenure.lock, tenure.waiter, \
                       tenure.tombstone";

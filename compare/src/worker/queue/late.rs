@@ -13,7 +13,7 @@ use crate::measure::{now, percentile};
 /// After the last message was due.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// `count` messages, one every 5 ms, each due in 100 to 1000 ms: most of them sooner than what is waited for.
+/// `count` messages, one every 5 ms, each due in 100 to 1000 ms: most of them sooner than the one that the receiver waits for.
 pub(super) async fn crowded<S: Subject>(job: &Job) -> Outcome<Value> {
     let queue = S::open(job).await?;
     warm_up(&queue).await?;
@@ -53,7 +53,7 @@ pub(super) async fn idle<S: Subject>(job: &Job) -> Outcome<Value> {
     Ok(figures(late))
 }
 
-/// One receiver waits at an empty queue for `millis`; the server's counters tell what that costs.
+/// One receiver waits at an empty queue for `millis`; the server's counters show the cost.
 pub(super) async fn nothing<S: Subject>(job: &Job) -> Outcome<Value> {
     let queue = S::open(job).await?;
     warm_up(&queue).await?;
@@ -77,7 +77,7 @@ async fn next<S: Subject>(queue: &S) -> Outcome<f64> {
     Ok((at as f64 - due as f64) / 1e6)
 }
 
-/// A payload that tells when the message is due: counted from before it was sent, so its way counts as lateness.
+/// A payload with the time at which the message is due: counted from before it was sent, so its way counts as lateness.
 fn stamp(delay: Duration) -> Vec<u8> {
     let due = now() + u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
     format!("{due:>PAYLOAD$}").into_bytes()

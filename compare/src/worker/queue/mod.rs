@@ -1,4 +1,4 @@
-//! What is measured of delay queues.
+//! The measured work on delay queues.
 
 mod apalis;
 mod beanstalk;

@@ -28,7 +28,7 @@ impl Ours {
             "tenure-sqlite" => super::super::sql::sqlite(job).await?,
             _ => redis(job).await?,
         };
-        // A script that does not yield is told by the slow log, not by a reply that counts as lost.
+        // The slow log reports a script that does not yield, not a reply that counts as lost.
         let client = Client::builder(backend).op_timeout(Duration::from_secs(20)).build()?;
         Ok(Self(client.queue_of_bytes(&job.name)?))
     }

@@ -1,4 +1,4 @@
-//! Other queues: `rsmq_async`, and the one that everybody writes first.
+//! Other queues: `rsmq_async`, and the one that is the usual first attempt.
 
 use std::time::Duration;
 

@@ -20,7 +20,7 @@ struct Statements {
     settle: &'static str,
 }
 
-/// Jobs by priority and time; a finished one stays as a row until somebody sweeps.
+/// Jobs by priority and time; a finished one stays as a row until a sweep.
 const RIVER: Statements = Statements {
     push: "INSERT INTO river_like (scheduled_at, args) SELECT clock_timestamp() + make_interval(secs => $2), a FROM unnest($1) a",
     take: "WITH chosen AS (SELECT id FROM river_like WHERE state = 'available' AND queue = 'q' AND scheduled_at <= now() \
@@ -30,7 +30,7 @@ const RIVER: Statements = Statements {
     settle: "UPDATE river_like SET state = 'completed', finalized_at = now() WHERE id = ANY ($1) AND state = 'running'",
 };
 
-/// Messages in the order of their ids; a settled one is deleted, whoever has its id.
+/// Messages in the order of their ids; a settled one is deleted by its id alone.
 const PGMQ: Statements = Statements {
     push: "INSERT INTO pgmq_like (vt, message) SELECT clock_timestamp() + make_interval(secs => $2), a FROM unnest($1) a",
     take: "WITH chosen AS (SELECT msg_id FROM pgmq_like WHERE vt <= clock_timestamp() ORDER BY msg_id LIMIT $1 \

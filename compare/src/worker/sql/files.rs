@@ -42,7 +42,7 @@ impl Subject for SqliteEachAsks {
     }
 }
 
-/// A row of a token and a time, written by the thread that asks: no fence, and nobody waits in order.
+/// A row of a token and a time, written by the thread that asks: no fence, and no order of waiters.
 pub(crate) struct BareFile {
     path: String,
 }

@@ -33,7 +33,7 @@ client_of!(
     mysql
 );
 
-/// A row of a token and a time: no fence, no order, and whoever waits asks again.
+/// A row of a token and a time: no fence, no order, and waiters ask again.
 pub(crate) struct BareMysqlRow {
     job: Job,
 }

@@ -61,7 +61,7 @@ impl Subject for PostgresEachAsks {
     }
 }
 
-/// A row of a token and a time, as ShedLock and Quartz keep it: no fence, no order, and whoever waits asks again.
+/// A row of a token and a time, as ShedLock and Quartz keep it: no fence, no order, and waiters ask again.
 pub(crate) struct BareRow {
     job: Job,
 }

@@ -20,7 +20,7 @@ pub(in crate::cases) const CASES: &[Case] = &[
     ),
     case!(
         "queue/receive-at-most",
-        "A receive hands out at most what was asked for, says that more is due, and leaves it.",
+        "A receive returns at most the requested number of messages, reports that more are due, and leaves those.",
         ["P56"],
         [Need::Queue],
         at_most
@@ -34,7 +34,7 @@ pub(in crate::cases) const CASES: &[Case] = &[
     ),
     case!(
         "queue/settlements-answer-in-order",
-        "A batch of settlements answers each in order; what is stale in it does not disturb the others.",
+        "A batch of settlements answers each in order; a stale one does not disturb the others.",
         ["P57"],
         [Need::Queue],
         settlements
@@ -69,7 +69,7 @@ pub(in crate::cases) const CASES: &[Case] = &[
     ),
     case!(
         "queue/limits-are-refused",
-        "What is outside a stated limit is refused before anything is sent, with the limit in the message.",
+        "A value outside a stated limit is refused before anything is sent, with the limit in the message.",
         ["P26"],
         [Need::Queue],
         limits
@@ -202,7 +202,7 @@ async fn too_many_bytes(context: &mut Context) -> CaseResult {
     assert!(bytes(&batch) == caps.request_bytes && batch.len() < caps.batch, "{caps:?}");
     batch.push(message("x"));
     let error = must_fail(raw.driver.push(&raw.name, &batch).await, ErrorKind::InvalidArgument)?;
-    assert!(error.to_string().contains(&caps.request_bytes.to_string()), "{error} does not tell the bound");
+    assert!(error.to_string().contains(&caps.request_bytes.to_string()), "{error} does not name the bound");
     assert_eq!(raw.counts().await?, (0, 0, 0, 0), "a part was stored");
     batch.pop();
     raw.push(&batch).await?;
@@ -215,7 +215,7 @@ async fn limits(context: &mut Context) -> CaseResult {
     let queue = client.queue_of_bytes(context.name("jobs").as_bytes())?;
     let caps = queue.capabilities();
     let refused = |error: tenure_core::Error, number: &str| {
-        assert!(error.to_string().contains(number), "{error} does not tell {number}");
+        assert!(error.to_string().contains(number), "{error} does not name {number}");
     };
     let error = must_fail(queue.push(&vec![0; caps.payload + 1]).await, ErrorKind::InvalidArgument)?;
     refused(error, &caps.payload.to_string());

@@ -8,7 +8,7 @@ use tenure_core::{Client, ErrorKind};
 use tokio::time::Instant;
 
 use super::support::{Bench, bench, lease, message, span};
-use crate::case::{Case, CaseResult, Context, Need, case};
+use crate::case::{Case, CaseResult, Context, Failure, Need, case};
 use crate::cases::support::must_fail;
 use crate::layer::{Action, FaultLayer, Op, Rule};
 
@@ -132,10 +132,12 @@ async fn dropped_receive(context: &mut Context) -> CaseResult {
 async fn reply_under_way(context: &mut Context) -> CaseResult {
     let (bench, layer, other) = layered(context).await?;
     other.raw.store(message("x")).await?;
-    layer.rule(Rule::on(Op::Receive, Action::DelayReply(span(context, 300))).once());
-    let receiving = tokio::time::timeout(span(context, 100), bench.queue.receive());
-    assert!(receiving.await.is_err(), "the reply is under way");
-    assert_eq!(other.raw.counts().await?, (0, 0, 1, 0), "applied already");
+    layer.rule(Rule::on(Op::Receive, Action::DelayReply(span(context, 600))).once());
+    let applied = async || other.raw.counts().await.is_ok_and(|counts| counts == (0, 0, 1, 0));
+    tokio::select! {
+        early = bench.queue.receive() => return Err(Failure::new(format!("the reply is under way: {early:?}"))),
+        applied = context.eventually(context.soon(), "it is applied", applied) => applied?,
+    };
     let delivery = context.within(context.soon(), "given back", other.queue.receive()).await??;
     assert_eq!((delivery.attempt(), delivery.cause()), (1, Cause::Returned));
     delivery.ack().await?;
@@ -192,7 +194,7 @@ async fn settlement_goes_on(context: &mut Context) -> CaseResult {
     let delivery = bench.queue.receive().await?;
     layer.rule(Rule::on(Op::Settle, Action::FailBeforeSend).times(3));
     must_fail(delivery.ack().await, ErrorKind::Unavailable)?;
-    let gone = async || other.raw.counts().await.is_ok_and(|counts| counts == (0, 0, 0, 0));
+    let gone = async || other.raw.counts().await.map(|counts| counts == (0, 0, 0, 0));
     context.eventually(context.soon(), "acknowledged in the background", gone).await?;
     let idle = async || bench.client.stats().cleanups == 0;
     context.eventually(context.soon(), "nothing is left to do", idle).await?;
@@ -266,7 +268,7 @@ async fn stream(context: &mut Context) -> CaseResult {
     let mut seen = Vec::new();
     while seen.len() < 5 {
         let next = context.within(context.soon(), "the next message", messages.next()).await?;
-        let delivery = next.expect("the stream goes on")?;
+        let delivery = next.expect("the stream continues")?;
         seen.push(delivery.payload().as_bytes()[0]);
         delivery.ack().await?;
     }
@@ -296,7 +298,7 @@ async fn mixed(context: &mut Context) -> CaseResult {
     }
     let mut all = Vec::new();
     for task in tasks {
-        all.extend(context.within(context.soon() * 2, "everybody got ten", task).await???);
+        all.extend(context.within(context.soon() * 2, "each receiver got ten", task).await???);
     }
     all.sort();
     all.dedup();

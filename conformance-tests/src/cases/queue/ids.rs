@@ -213,7 +213,7 @@ async fn get(context: &mut Context) -> CaseResult {
     bench.raw.one(lease(context, 30_000)).await?;
     let info = bench.queue.get(&id).await?.expect("it is stored");
     assert_eq!((info.state, info.attempt), (MessageState::InFlight, 1));
-    assert!(info.due_in <= span(context, 30_000), "what is left of the lease: {:?}", info.due_in);
+    assert!(info.due_in <= span(context, 30_000), "the rest of the lease: {:?}", info.due_in);
     assert!(bench.queue.get(&MessageId::named("unknown")?).await?.is_none());
     assert_eq!(delay(wait).get(), wait);
     Ok(())

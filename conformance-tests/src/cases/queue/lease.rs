@@ -42,7 +42,7 @@ pub(in crate::cases) const CASES: &[Case] = &[
     ),
     case!(
         "queue/extension-never-shortens",
-        "An extension by less than what is left leaves the lease as it is.",
+        "An extension by less than the rest of the lease leaves the lease as it is.",
         ["P56"],
         [Need::Queue],
         never_shortens
@@ -128,7 +128,7 @@ async fn exclusive(context: &mut Context) -> CaseResult {
         other.nothing("it is leased").await?;
         context.pass(span(context, 50)).await;
     }
-    let again = async || other.receive(1, held).await.is_ok_and(|received| received.deliveries.len() == 1);
+    let again = async || other.receive(1, held).await.map(|received| received.deliveries.len() == 1);
     context.eventually(context.soon() + other.driver.capabilities().clock_error, "delivered again", again).await?;
     assert!(start.elapsed() + other.driver.capabilities().clock_error >= held.get(), "{:?}", start.elapsed());
     Ok(())
@@ -337,8 +337,8 @@ async fn loss_is_told(context: &mut Context) -> CaseResult {
     let delivery = queue.receive().await?;
     layer.rule(crate::layer::Rule::always(crate::layer::Action::Swallow));
     assert!(!delivery.is_lost() && delivery.remaining() <= held.get());
-    context.within(held.get(), "told by the clock alone", delivery.lost()).await?;
-    assert!(start.elapsed() >= held.get() / 2, "told after {:?}", start.elapsed());
+    context.within(held.get(), "reported by the clock alone", delivery.lost()).await?;
+    assert!(start.elapsed() >= held.get() / 2, "reported after {:?}", start.elapsed());
     assert!(delivery.is_lost() && delivery.remaining().is_zero());
     let again = other.raw.take(1, held).await?;
     let over = start.elapsed() + other.raw.driver.capabilities().clock_error >= held.get();

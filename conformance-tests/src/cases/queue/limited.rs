@@ -1,4 +1,4 @@
-//! Queues that hand out no more than they are told.
+//! Queues that deliver no more than their limits allow.
 
 use std::time::Duration;
 
@@ -112,7 +112,7 @@ async fn ended_leases(context: &mut Context) -> CaseResult {
     one.one(short).await?;
     let received = two.receive(5, long).await?;
     assert!(received.deliveries.is_empty(), "beyond the limit: {received:?}");
-    let Next::In(left) = received.next else { panic!("it is not told when there is room: {:?}", received.next) };
+    let Next::In(left) = received.next else { panic!("the time until there is room is missing: {:?}", received.next) };
     assert!(left <= short.get() + two.driver.capabilities().clock_error * 2, "{left:?} of {short:?}");
     context.pass(short.get() + short.get() / 3 + two.driver.capabilities().clock_error).await;
     assert_eq!(two.take(5, long).await?.len(), 1, "one place is free");
@@ -179,7 +179,7 @@ async fn rate(context: &mut Context) -> CaseResult {
         let received = raw.receive(9, long).await?;
         came += received.deliveries.len();
         assert!(came <= allowed(start), "{came} came, {} are allowed", allowed(start));
-        let Next::In(left) = received.next else { panic!("it is not told when the next is allowed: {received:?}") };
+        let Next::In(left) = received.next else { panic!("the time until the next one is missing: {received:?}") };
         assert!(left <= interval + error * 2, "{left:?} of {interval:?}");
         context.pass(left + Duration::from_millis(1)).await;
     }

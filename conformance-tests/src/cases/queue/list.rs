@@ -10,14 +10,15 @@ use crate::case::{Case, CaseResult, Context, Failure, Need, case};
 pub(in crate::cases) const CASES: &[Case] = &[
     case!(
         "queue/list-waiting",
-        "What waits is listed in the order of due times, each message once whatever the size of a page, one whose lease has ended too; listing changes nothing.",
+        "Waiting messages are listed in the order of due times, each once whatever the size of a page, one whose lease has ended \
+         too; listing changes nothing.",
         ["P53"],
         [Need::Queue],
         waiting
     ),
     case!(
         "queue/list-in-flight",
-        "What is in flight is listed apart from what waits, in the order in which the leases end.",
+        "Messages in flight are listed apart from waiting ones, in the order in which their leases end.",
         ["P53"],
         [Need::Queue],
         in_flight

@@ -1,4 +1,4 @@
-//! Random steps, compared with a model that keeps nothing but where each message stands.
+//! Random steps, compared with a model that keeps only the place of each message.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub(in crate::cases) const CASES: &[Case] = &[case!(
 const FAR: Duration = Duration::from_secs(3_600);
 const ATTEMPTS: u32 = 3;
 
-/// Where a message stands. Nothing becomes due by itself: it is due at once, or in an hour.
+/// The state of a message. No message becomes due by itself: it is due at once, or in an hour.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum At {
     Scheduled,
@@ -118,7 +118,7 @@ async fn replace(context: &mut Context, raw: &Raw, model: &mut Model) -> CaseRes
     Ok(())
 }
 
-/// What waits and what is in flight is listed, each once.
+/// Waiting messages and those in flight are listed, each once.
 async fn list(raw: &Raw, model: &Model) -> CaseResult {
     let waits = |at| matches!(at, At::Scheduled | At::Ready);
     for (which, wanted) in
@@ -146,7 +146,7 @@ async fn receive(context: &mut Context, raw: &Raw, model: &mut Model) -> CaseRes
     let ready = model.count(|at| at == At::Ready) as usize;
     assert_eq!(got.len(), ready.min(max), "of {ready} that are due");
     for delivery in got {
-        let (at, attempt) = model.messages.get_mut(&delivery.id).expect("only what is stored is delivered");
+        let (at, attempt) = model.messages.get_mut(&delivery.id).expect("only stored messages are delivered");
         assert_eq!(*at, At::Ready, "{}", delivery.id);
         *attempt += 1;
         assert_eq!(delivery.attempt, *attempt, "{}", delivery.id);

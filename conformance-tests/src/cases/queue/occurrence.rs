@@ -1,4 +1,4 @@
-//! Messages that come again and again, as clients use them. Nobody waits for a schedule: occurrences are made due by hand.
+//! Recurring messages, as clients use them. No case waits for a schedule: occurrences are made due by hand.
 
 use std::time::Duration;
 
@@ -69,7 +69,7 @@ async fn ensure(queue: &Queue<Vec<u8>>, payload: &[u8], interval: Duration) -> C
 }
 
 async fn look(bench: &Bench) -> CaseResult<MessageInfo> {
-    Ok(bench.queue.get(&id()).await?.expect("the schedule goes on"))
+    Ok(bench.queue.get(&id()).await?.expect("the schedule continues"))
 }
 
 /// The next occurrence, now.
@@ -142,7 +142,7 @@ async fn after_crash(context: &mut Context) -> CaseResult {
         context.pass(gone).await;
     }
     assert!(bench.queue.try_receive().await?.is_none(), "it has no attempts left");
-    let scheduled = async || bench.raw.counts().await.is_ok_and(|counts| counts == (1, 0, 0, 0));
+    let scheduled = async || bench.raw.counts().await.map(|counts| counts == (1, 0, 0, 0));
     context.eventually(context.soon(), "the next occurrence is scheduled", scheduled).await?;
     let info = look(&bench).await?;
     assert_eq!((info.attempt, info.reason), (0, Some(Reason::lease_ended())));

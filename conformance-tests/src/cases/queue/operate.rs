@@ -1,4 +1,4 @@
-//! What operators see and do.
+//! The operators' view of queues, and their operations.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub(in crate::cases) const CASES: &[Case] = &[
     ),
     case!(
         "queue/purge",
-        "A purge removes what waits, due or not, and leaves what is in flight or dead.",
+        "A purge removes waiting messages, due or not, and leaves those in flight and dead ones.",
         ["P53"],
         [Need::Queue],
         purge
@@ -31,7 +31,8 @@ pub(in crate::cases) const CASES: &[Case] = &[
     ),
     case!(
         "queue/purge-ends",
-        "A purge removes what waited when it began, also what is due last, and ends though messages are pushed all the time.",
+        "A purge removes all messages that waited when it began, also those due last, and ends though \
+         messages are pushed all the time.",
         ["P53"],
         [Need::Queue],
         purge_ends
@@ -146,7 +147,7 @@ async fn purge_ends(context: &mut Context) -> CaseResult {
         if from.is_none() {
             break;
         }
-        assert!(steps < 50, "a purge goes on for ever");
+        assert!(steps < 50, "a purge does not end");
         raw.push(&vec![message("new"); 4]).await?;
     }
     assert_eq!((removed >= 6, raw.counts().await?.0), (true, 0), "what waited is gone");

@@ -1,4 +1,4 @@
-//! Messages that come again on a schedule, as the driver sees them.
+//! Recurring messages on a schedule, as the driver sees them.
 
 use std::time::Duration;
 
@@ -83,7 +83,7 @@ async fn recur(context: &mut Context) -> CaseResult {
     assert_eq!((delivery.attempt, delivery.cause), (1, Cause::First));
     assert_eq!((delivery.recurrence, delivery.reason), (Some(recurrence("a new one")), reason));
     assert_eq!(raw.ack(delivery.receipt).await?, Settled::Done);
-    assert_eq!(raw.counts().await?, (0, 0, 0, 0), "the last occurrence is over");
+    assert_eq!(raw.counts().await?, (0, 0, 0, 0), "the last occurrence has ended");
     let pushed = raw.push(&[named("other", "id", HOUR)]).await?;
     assert_eq!(pushed, [Pushed::Duplicate(MessageState::Settled)]);
     Ok(())

@@ -1,4 +1,4 @@
-//! Messages that come again, as users see them.
+//! Recurring messages, as users see them.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};

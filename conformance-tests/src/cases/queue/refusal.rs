@@ -1,4 +1,4 @@
-//! What is not declared is refused, before anything is sent.
+//! Abilities that are not declared are refused, before anything is sent.
 
 use tenure_core::ErrorKind;
 

@@ -1,4 +1,4 @@
-//! Pushes that replace what is known by the same id.
+//! Pushes that replace a known message with the same id.
 
 use std::time::Duration;
 
@@ -82,7 +82,7 @@ async fn what_waits(context: &mut Context) -> CaseResult {
     assert_eq!((delivery.payload.as_bytes(), delivery.attempts.get()), (&b"fifth"[..], 3));
     assert_eq!((delivery.attempt, delivery.cause, delivery.reason), (1, Cause::First, None));
     assert_eq!(raw.ack(delivery.receipt).await?, Settled::Done);
-    assert_eq!(raw.counts().await?, (0, 0, 0, 0), "what was replaced is gone");
+    assert_eq!(raw.counts().await?, (0, 0, 0, 0), "the replaced message is gone");
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! Bad days of the server, with messages on it.
+//! Faults of the server, with messages on it.
 
 use std::time::Duration;
 
@@ -80,9 +80,9 @@ async fn pause(context: &mut Context) -> CaseResult {
     answers(context, &bench.raw).await?;
     bench.raw.store(message("next")).await?;
     let next = context.within(FALLBACK + context.soon(), "delivered", waiting).await???;
-    assert_eq!(next.payload().as_bytes(), b"next", "what was acknowledged came back");
+    assert_eq!(next.payload().as_bytes(), b"next", "an acknowledged message came back");
     assert_eq!(next.ack().await?, Settled::Done);
-    let empty = async || bench.raw.counts().await.is_ok_and(|counts| counts == (0, 0, 0, 0));
+    let empty = async || bench.raw.counts().await.map(|counts| counts == (0, 0, 0, 0));
     context.eventually(context.soon(), "nothing is left", empty).await?;
     Ok(())
 }
@@ -146,7 +146,7 @@ async fn lost_data(context: &mut Context) -> CaseResult {
     answers(context, &raw).await?;
     raw.store(message("new")).await?;
     let new = raw.one(lease(context, 60_000)).await?;
-    assert_eq!(raw.ack(lost.receipt).await?, Settled::Stale, "nobody knows that delivery");
+    assert_eq!(raw.ack(lost.receipt).await?, Settled::Stale, "the delivery is unknown");
     if raw.driver.capabilities().fencing == Fencing::ClockSeeded {
         assert!(new.fence > lost.fence, "fence {} after {}", new.fence, lost.fence);
     }

@@ -1,4 +1,4 @@
-//! What many cases of queues need.
+//! Common helpers of the cases of queues.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! When messages are due, and in which order they come.
+//! Due times of messages, and the order of delivery.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ pub(in crate::cases) const CASES: &[Case] = &[
     ),
     case!(
         "queue/due-order",
-        "One receive hands out what is due in the order of due times, not of pushes.",
+        "One receive returns due messages in the order of due times, not of pushes.",
         ["P60"],
         [Need::Queue],
         due_order
@@ -110,12 +110,12 @@ async fn next_tells(context: &mut Context) -> CaseResult {
     assert_eq!(raw.receive(1, Lease::DEFAULT).await?.next, Next::Never, "nothing is there");
     let (far, near) = (span(context, 60_000), span(context, 800));
     raw.push(&[after(message("far"), far), after(message("near"), near)]).await?;
-    let Next::In(left) = raw.receive(1, Lease::DEFAULT).await?.next else { panic!("the span is not told") };
+    let Next::In(left) = raw.receive(1, Lease::DEFAULT).await?.next else { panic!("the span is missing") };
     assert!(left <= near && left > near / 4, "{left:?} of {near:?}");
     context.pass(left + Duration::from_millis(1)).await;
     let received = raw.receive(1, lease(context, 20_000)).await?;
     assert_eq!(texts(&received.deliveries), ["near"]);
-    let Next::In(left) = received.next else { panic!("the span is not told: {:?}", received.next) };
+    let Next::In(left) = received.next else { panic!("the span is missing: {:?}", received.next) };
     assert!(left <= span(context, 20_000) && left > span(context, 10_000), "the lease ends next: {left:?}");
     Ok(())
 }

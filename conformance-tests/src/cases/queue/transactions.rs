@@ -1,4 +1,4 @@
-//! Messages that an application pushes in a transaction of its own, while that transaction is open.
+//! Messages that an application pushes in its own transaction, while that transaction is open.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ async fn open_transaction_holds_up_nobody(context: &mut Context) -> CaseResult {
                 context.within(context.soon(), "its duplicate is acknowledged", mine.ack(leased.receipt)).await??;
             assert_eq!(acked, Settled::Done);
         }
-        mine.nothing("what is not committed was delivered").await?;
+        mine.nothing("an uncommitted message was delivered").await?;
         open.heal().await?;
         if matches!(id, None | Some("new")) {
             let got = mine.one(lease(context, 60_000)).await?;

@@ -1,4 +1,4 @@
-//! Parked messages own their turns: the hold on the lock goes along with the message.
+//! Parked messages own their turns: the hold on the lock travels with the message.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -53,7 +53,8 @@ pub(in crate::cases) const CASES: &[Case] = &[
     ),
     case!(
         "queue/turn-only-for-the-parked",
-        "Only a parked message can be given a turn, and only while the queue runs; it is due then, before what was pushed later.",
+        "Only a parked message can be given a turn, and only while the queue runs; it is due then, before messages that \
+         were pushed later.",
         ["P53", "P55"],
         [Need::Queue, Need::FollowsLock],
         only_for_the_parked
@@ -84,7 +85,7 @@ impl Inside {
     }
 }
 
-/// A client that takes the lock again and again, until told to stop.
+/// A client that takes the lock again and again, until it is stopped.
 fn contender(
     client: &Client,
     name: &LockName,
@@ -253,7 +254,7 @@ async fn nobody_takes_up(context: &mut Context) -> CaseResult {
     context.pass(span(context, 300)).await; // so that it stands in the line
     let fence = guard.fence();
     guard.release().await?;
-    let due = async || other.raw.counts().await.is_ok_and(|counts| counts == (0, 1, 0, 0));
+    let due = async || other.raw.counts().await.map(|counts| counts == (0, 1, 0, 0));
     context.eventually(context.soon(), "its turn has come", due).await?;
     let start = Instant::now();
     let next = bench.client.lock(name.as_bytes()).acquire_within(Duration::from_secs(2) + context.soon()).await?;
@@ -327,7 +328,7 @@ async fn stays_free(context: &mut Context, bench: &Bench, other: &Client, name: 
     free_within(context, other, &name, context.ms(500)).await?;
     let start = Instant::now();
     while start.elapsed() < context.ms(1_000) {
-        assert!(is_free(other, &name).await?, "kept for nobody");
+        assert!(is_free(other, &name).await?, "kept without a receiver");
         context.pass(context.ms(50)).await;
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! How those who wait learn that a message is due.
+//! Notifications of waiting consumers that a message is due.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -108,13 +108,13 @@ async fn at_due(context: &mut Context) -> CaseResult {
         bench.queue.push(&b"x".to_vec()).delay(wait).await?;
         context.within(wait + context.soon(), "delivered", bench.queue.receive()).await??.ack().await?;
         let late = start.elapsed().saturating_sub(wait);
-        // Much sooner than whoever looks now and then.
+        // Much sooner than a client that polls.
         assert!(late < span(context, 900) + bench.queue.capabilities().clock_error, "{late:?} late");
     }
     Ok(())
 }
 
-/// Waits on one client while `act` is done through another; tells how long after it the message came.
+/// Waits on one client while `act` is done through another; returns how long after it the message arrived.
 pub(super) async fn woken_by(
     context: &mut Context,
     act: impl AsyncFnOnce(&super::support::Bench) -> CaseResult,
@@ -131,7 +131,7 @@ pub(super) async fn woken_by(
     Ok(took)
 }
 
-/// Much sooner than whoever looks now and then.
+/// Much sooner than a client that polls.
 pub(super) fn at_once(context: &Context, took: Duration) {
     assert!(took < span(context, 1_200), "{took:?} after it was due");
 }

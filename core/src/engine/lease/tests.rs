@@ -1,4 +1,4 @@
-//! What a lease knows of itself: when it ends, who holds it, and when something is due.
+//! Tests of a lease: its end, its holder, and its due actions.
 
 use super::*;
 use crate::driver::Hold;

@@ -1,4 +1,4 @@
-//! The renewer: which leases it looks at and when, and what a renewal may bring.
+//! Tests of the renewer: the leases it checks, the times of checks, and the answers of renewals.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -33,7 +33,7 @@ async fn an_answer_behind_the_deadline_revives_nothing() {
     assert_eq!(lease.state(), HoldState::Lost(LostReason::Expired), "although nobody had looked before");
 }
 
-/// Its time was over before, and by now another one is on its way, or was answered.
+/// Its time had passed before, and by now another one is on its way, or was answered.
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_comes_after_its_time_plans_nothing_and_raises_no_suspicion() {
     let (lease, limit) = (lease(Duration::from_secs(30)), Duration::from_secs(1));
@@ -147,7 +147,7 @@ async fn entries_are_used_again() {
     assert!(timers.entries.len() <= 2, "{}", timers.entries.len());
 }
 
-/// The moments at which leases are looked at, by their index.
+/// The moments at which leases are checked, by their index.
 type Looks = BTreeMap<usize, u64>;
 
 #[tokio::test(start_paused = true)]

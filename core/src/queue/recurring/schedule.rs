@@ -1,4 +1,4 @@
-//! When a recurring message comes.
+//! The schedule of a recurring message: an interval or a cron expression.
 
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -16,7 +16,7 @@ const SHORTEST: Duration = Duration::from_secs(1);
 /// Times are milliseconds since 1970, by the wall clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Schedule {
-    /// Milliseconds apart.
+    /// An interval in milliseconds.
     Every(u64),
     #[cfg(feature = "cron")]
     Cron(Box<Cron>),
@@ -27,16 +27,14 @@ impl Schedule {
         let is_whole = interval >= SHORTEST && interval.subsec_nanos().is_multiple_of(1_000_000);
         let millis = u64::try_from(interval.as_millis()).ok().filter(|_| is_whole);
         let refused = || {
-            format!(
-                "an interval of {interval:?} is shorter than {SHORTEST:?}, not in whole milliseconds, or beyond all times"
-            )
+            format!("an interval of {interval:?} is shorter than {SHORTEST:?}, not in whole milliseconds, or too long")
         };
         millis.map(Self::Every).ok_or_else(|| Error::new(ErrorKind::InvalidArgument, refused()))
     }
 
-    /// What `Display` has written.
+    /// Parses the output of `Display`.
     pub(super) fn parse(text: &str) -> Result<Self> {
-        let unknown = || Error::new(ErrorKind::Unsupported, format!("no schedule is known that is called \"{text}\""));
+        let unknown = || Error::new(ErrorKind::Unsupported, format!("unknown schedule \"{text}\""));
         match text.split_once(' ') {
             Some(("every", millis)) => {
                 millis.parse().ok().filter(|millis| *millis > 0).map(Self::Every).ok_or_else(unknown)
@@ -50,7 +48,20 @@ impl Schedule {
         }
     }
 
-    /// The first time after both, if there is one. An interval counts from the `nominal` time of an occurrence.
+    /// Returns the first time of this schedule when it replaces that one, whose next time is given: an interval counts
+    /// from the time before it, and is due if it has passed by now.
+    pub(super) fn first(&self, now: u64, before: Option<&(Self, u64)>) -> Option<u64> {
+        match (self, before) {
+            (Self::Every(millis), Some((Self::Every(old), nominal))) => {
+                let last = nominal.saturating_sub(*old);
+                let intervals = (now.saturating_sub(last) / millis).max(1);
+                intervals.checked_mul(*millis).and_then(|span| last.checked_add(span))
+            }
+            _ => self.next(now, now),
+        }
+    }
+
+    /// Returns the first time after both, if there is one. An interval counts from the `nominal` time of an occurrence.
     pub(super) fn next(&self, nominal: u64, after: u64) -> Option<u64> {
         match self {
             Self::Every(millis) => {
@@ -75,21 +86,21 @@ impl fmt::Display for Schedule {
 
 // What a recurring message carries of its schedule.
 
-/// What becomes of occurrences whose time has passed without anybody to handle them, or while the one before was handled.
+/// The handling of occurrences whose time passed while there was no handler, or while the one before was handled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Missed {
-    /// They are left out: an occurrence that is first delivered when the time of the next one has come is not handled.
+    /// They are left out: an occurrence that is first delivered at or after the time of the next one is not handled.
     #[default]
     Skip,
-    /// However many were missed, one is handled, late.
+    /// One is handled, late, however many were missed.
     RunOnce,
 }
 
-/// How a message recurs: the same for all its occurrences.
+/// The plan of a recurring message: the same for all its occurrences.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Plan {
     pub(super) schedule: Schedule,
-    /// How often each occurrence may be tried.
+    /// The most attempts of each occurrence.
     pub(super) attempts: Attempts,
     pub(super) missed: Missed,
 }
@@ -98,9 +109,10 @@ pub(super) struct Plan {
 const VERSION: &str = "1";
 
 impl Plan {
-    /// The text that is stored with the message, until its next occurrence, which is at this time.
+    /// Returns the text that is stored with the message, until its next occurrence, which is at this time.
     ///
-    /// The time is in it since clients' clocks differ: the occurrence after it is never sooner, whatever the clock says.
+    /// The text includes the time because clients' clocks differ: the occurrence after it is never sooner, whatever a
+    /// clock shows.
     pub(super) fn recurrence(&self, nominal: u64) -> Result<Recurrence> {
         let missed = match self.missed {
             Missed::Skip => "skip",
@@ -109,7 +121,7 @@ impl Plan {
         Recurrence::new(format!("{VERSION} {nominal} {} {missed} {}", self.attempts.get(), self.schedule))
     }
 
-    /// The plan and the time of an occurrence.
+    /// Returns the plan and the time of an occurrence.
     pub(super) fn read(recurrence: &Recurrence) -> Result<(Self, u64)> {
         let text = recurrence.as_str();
         let unreadable = || {
@@ -133,10 +145,10 @@ impl Plan {
 
 // One coming of a recurring message.
 
-/// After how long a message comes back whose recurrence this client does not understand: another one may.
+/// The delay of a message whose recurrence this client does not understand: another client may understand it.
 const NOT_OURS: Duration = Duration::from_secs(10);
 
-/// How an occurrence of a recurring message ended.
+/// The end of an occurrence of a recurring message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OccurrenceEnd {
@@ -145,17 +157,20 @@ pub enum OccurrenceEnd {
     /// Its last attempt failed, or it was rejected. It is no dead letter: its reason stays with the message until the
     /// next occurrence has ended.
     Failed,
+    /// It was not handled: the time of the next one had come when it was received, and the schedule then
+    /// [skips](Missed::Skip) it.
+    Missed,
 }
 
-/// The occurrence that a delivery is of.
+/// The occurrence of a delivery.
 #[derive(Debug)]
 pub(in crate::queue) struct Occurrence {
     plan: Plan,
-    /// When it should have come.
+    /// Its time by the schedule.
     nominal: u64,
-    /// When this delivery of it was received.
+    /// The time at which this delivery of it was received.
     received: u64,
-    /// The longest delay that the driver keeps.
+    /// The driver's longest delay.
     longest: Duration,
 }
 
@@ -165,17 +180,17 @@ impl Occurrence {
         Ok(Self { plan, nominal, received: millis(wall_clock()), longest })
     }
 
-    /// When it should have come.
+    /// Returns its time by the schedule.
     pub(in crate::queue) fn time(&self) -> SystemTime {
         UNIX_EPOCH + Duration::from_millis(self.nominal)
     }
 
-    /// How often it may be tried.
+    /// Returns its most attempts.
     pub(in crate::queue) fn attempts(&self) -> Attempts {
         self.plan.attempts
     }
 
-    /// How this settlement of a delivery ends the occurrence, if it does.
+    /// Returns the end of the occurrence by this settlement of a delivery, if it ends.
     pub(in crate::queue) fn end(&self, attempt: u32, how: &Settlement) -> Option<OccurrenceEnd> {
         match how {
             Settlement::Ack => Some(OccurrenceEnd::Done),
@@ -185,13 +200,13 @@ impl Occurrence {
         }
     }
 
-    /// What the settlement of a delivery is for the message: the end of an occurrence schedules the next one. If there is
-    /// none, the message ends with its last occurrence as any other.
+    /// Translates the settlement of a delivery for the message: the end of an occurrence schedules the next one. If
+    /// there is none, the message ends with its last occurrence as any other.
     pub(in crate::queue) fn translated(&self, attempt: u32, how: Settlement) -> Settlement {
         let failed = match self.end(attempt, &how) {
             None => return how,
             Some(OccurrenceEnd::Done) => None,
-            Some(OccurrenceEnd::Failed) => Some(reason_of(&how)),
+            Some(OccurrenceEnd::Failed | OccurrenceEnd::Missed) => Some(reason_of(&how)),
         };
         match (self.recur(failed.clone().flatten()), failed) {
             (Some(recur), _) => recur,
@@ -200,25 +215,27 @@ impl Occurrence {
         }
     }
 
-    /// What becomes of a delivery that must not be handled; `None` for all others.
-    pub(in crate::queue) fn passed_over(&self, raw: &RawDelivery) -> Option<Settlement> {
+    /// Returns the settlement of a delivery that must not be handled, and the end of its occurrence; `None` for all
+    /// others.
+    pub(in crate::queue) fn passed_over(&self, raw: &RawDelivery) -> Option<(Settlement, OccurrenceEnd)> {
         if raw.attempt > self.attempts().get() {
             let crashed = (raw.cause == Cause::LeaseExpired).then(Reason::lease_ended);
-            return Some(self.translated(raw.attempt, Settlement::Dead { reason: crashed.or(raw.reason.clone()) }));
+            let dead = Settlement::Dead { reason: crashed.or(raw.reason.clone()) };
+            return Some((self.translated(raw.attempt, dead), OccurrenceEnd::Failed));
         }
         let next_has_come =
             || self.plan.schedule.next(self.nominal, self.nominal).is_some_and(|next| next <= self.received);
         // Not what was put off or parked since: it came in time, and somebody wanted it later.
         if self.plan.missed == Missed::Skip && raw.cause == Cause::First && next_has_come() {
-            return self.recur(Some(Reason::beginning_of("missed")));
+            return self.recur(Some(Reason::beginning_of("missed"))).map(|recur| (recur, OccurrenceEnd::Missed));
         }
         None
     }
 
-    /// The settlement after which the next occurrence comes.
+    /// Returns the settlement after which the next occurrence comes.
     ///
-    /// Those that were missed until now are skipped; or run once: what was missed until this delivery, by this one, and
-    /// what was missed since then by the next, which then comes at once.
+    /// Occurrences missed until now are skipped; or run once: those missed until this delivery, by this one, and those
+    /// missed since then by the next, which is then due at once.
     fn recur(&self, reason: Option<Reason>) -> Option<Settlement> {
         let now = millis(wall_clock());
         let seen = match self.plan.missed {
@@ -232,7 +249,7 @@ impl Occurrence {
     }
 }
 
-/// What becomes of a delivery whose recurrence is not understood.
+/// Returns the settlement of a delivery whose recurrence is not understood.
 pub(in crate::queue) fn left_to_others(longest: Duration) -> Settlement {
     Settlement::Return { after: Delay::new(NOT_OURS.min(longest)).unwrap_or_default() }
 }
@@ -285,7 +302,7 @@ mod cron {
             self.zone.iana_name().unwrap_or("UTC")
         }
 
-        /// The first time after this one, if there is one.
+        /// Returns the first time after this one, if there is one.
         pub(in crate::queue) fn next(&self, after: u64) -> Option<u64> {
             let after = Timestamp::from_millisecond(i64::try_from(after).ok()?).ok()?;
             let next: Zoned = self.times.find_next_occurrence(&after.to_zoned(self.zone.clone()), false).ok()?;
@@ -305,7 +322,7 @@ mod cron {
     mod tests {
         use super::*;
 
-        /// The next times after this one.
+        /// Returns the next times after this one.
         fn times(pattern: &str, after: &str, count: usize) -> Vec<String> {
             let cron = Cron::new(pattern, "Europe/Berlin").unwrap();
             let mut at = after.parse::<Timestamp>().unwrap().as_millisecond() as u64;
@@ -428,7 +445,7 @@ mod plan_tests {
         }
     }
 
-    /// The next occurrence takes the place of one that was missed; without a next one, there is nothing to take it.
+    /// The next occurrence replaces a missed one; without a next one, there is no replacement.
     #[test]
     fn the_last_occurrence_of_a_schedule_is_not_skipped() {
         let day = Duration::from_secs(86_400);
@@ -461,8 +478,9 @@ mod plan_tests {
             .with_attempt(2)
             .with_reason(Some(failed.clone()));
         for (cause, expected) in [(Cause::Retried, failed), (Cause::LeaseExpired, Reason::lease_ended())] {
-            let Some(Settlement::Recur { reason, .. }) = occurrence.passed_over(&raw.clone().with_cause(cause)) else {
-                panic!("it is handled");
+            let passed_over = occurrence.passed_over(&raw.clone().with_cause(cause));
+            let Some((Settlement::Recur { reason, .. }, OccurrenceEnd::Failed)) = passed_over else {
+                panic!("it is to be passed over as failed");
             };
             assert_eq!(reason, Some(expected));
         }
@@ -471,7 +489,7 @@ mod plan_tests {
 
 #[cfg(test)]
 mod properties {
-    //! Stored schedules are read with inputs that nobody thought of.
+    //! Stored schedules are read with unexpected inputs.
 
     use crate::queue::recurring::schedule::Plan;
     use crate::value::queue::Recurrence;
@@ -507,7 +525,7 @@ mod properties {
         "/",
     ];
 
-    /// What is mostly a plan: the words that all have, and then any.
+    /// Generates texts that are mostly plans: the common words, and then any.
     fn texts() -> impl Strategy<Value = String> {
         let heads = ["", "1 5 3 skip every ", "1 1700000000000 3 once cron UTC ", "1 0 10000 skip cron Europe/Berlin "];
         (0..heads.len(), inputs::text(WORDS, 0..8)).prop_map(move |(head, rest)| format!("{}{rest}", heads[head]))

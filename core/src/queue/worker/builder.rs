@@ -1,4 +1,4 @@
-//! How a worker is set up.
+//! Settings of a worker.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,6 +18,7 @@ pub struct WorkerBuilder<T> {
     queue: Queue<T>,
     concurrency: usize,
     retry: RetryPolicy,
+    undecodable: Undecodable,
     back_off: Duration,
     lock_ttl: Option<Duration>,
     handler_timeout: Option<Duration>,
@@ -26,7 +27,7 @@ pub struct WorkerBuilder<T> {
     depth_every: Only<Option<Duration>>,
 }
 
-/// Which lock a message needs that was pushed without one; `None` for none.
+/// A function from a message without a lock to the lock that it needs; `None` for none.
 pub(super) type LockOf<T> = Arc<dyn Fn(&T) -> Option<Result<LockName>> + Send + Sync>;
 
 /// The settings, checked.
@@ -35,6 +36,7 @@ pub(super) struct Settings<T> {
     pub(super) lease: Lease,
     pub(super) concurrency: usize,
     pub(super) retry: RetryPolicy,
+    pub(super) undecodable: Undecodable,
     pub(super) back_off: Duration,
     pub(super) lock_ttl: Duration,
     pub(super) handler_timeout: Option<Duration>,
@@ -44,7 +46,7 @@ pub(super) struct Settings<T> {
 }
 
 impl<T: 'static> Queue<T> {
-    /// A worker that handles the messages of this queue.
+    /// Returns a builder for a worker that handles the messages of this queue.
     pub fn worker(&self) -> WorkerBuilder<T> {
         WorkerBuilder::new(self.clone())
     }
@@ -52,41 +54,57 @@ impl<T: 'static> Queue<T> {
 
 impl<T: 'static> WorkerBuilder<T> {
     fn new(queue: Queue<T>) -> Self {
-        let (retry, back_off) = (RetryPolicy::default(), PARKED_AT_MOST);
+        let (retry, undecodable, back_off) = (RetryPolicy::default(), Undecodable::default(), PARKED_AT_MOST);
         let (lock_ttl, handler_timeout, lock_of, hook) = (None, None, None, None);
         let depth_every = Only::new(|| None);
-        Self { queue, concurrency: 16, retry, back_off, lock_ttl, handler_timeout, lock_of, hook, depth_every }
+        let concurrency = 16;
+        Self { queue, concurrency, retry, undecodable, back_off, lock_ttl, handler_timeout, lock_of, hook, depth_every }
     }
 
-    /// How many messages are handled at once. Default: 16. The worker asks for as many as it has room for, and no
-    /// more: nothing waits in its memory while its lease runs.
+    /// Sets the number of messages that are handled at once. Default: 16. The worker requests as many as it has room
+    /// for, and no more: nothing waits in its memory while its lease runs.
     pub fn concurrency(mut self, most: usize) -> Self {
         self.concurrency = most;
         self
     }
 
-    /// When a failed message is tried again. Default: after 1 s, doubled each time, at most 10 minutes, with jitter.
+    /// Sets the retry policy for failed messages. Default: after 1 s, doubled each time, at most 10 minutes, with
+    /// jitter. A wait that is longer than the driver's longest [delay](crate::queue::QueueCapabilities::delay) is cut
+    /// to that.
     pub fn retry(mut self, policy: RetryPolicy) -> Self {
         self.retry = policy;
         self
     }
 
-    /// The latest that a message comes back whose lock is taken, in case nobody tells that it is free. Default: 5 s.
+    /// Sets the handling of a message that cannot be decoded. Default: it is tried again, after 5 s, doubled each time,
+    /// at most 10 minutes, with jitter, until its attempts are used up; then it is a dead letter. If it is a
+    /// [recurring](crate::queue::Recurring) message, the occurrence has failed then.
+    ///
+    /// While two versions of a program run at the same time, as in a rolling deployment, the older one may receive
+    /// messages of the newer one: with the default of ten attempts they wait for the newer one for at least a quarter
+    /// of an hour in all. The reason begins with "undecodable", and
+    /// [`WorkerStats::undecodable`](crate::queue::WorkerStats::undecodable) counts each attempt.
+    pub fn undecodable(mut self, how: Undecodable) -> Self {
+        self.undecodable = how;
+        self
+    }
+
+    /// Sets the maximum time before a message with a busy lock is redelivered if no wake-up arrives. Default: 5 s.
     pub fn lock_back_off(mut self, wait: Duration) -> Self {
         self.back_off = wait;
         self
     }
 
-    /// The ttl of the locks that are held for messages; they are renewed at a third of it. Whole milliseconds, in the range
-    /// of the driver. Default: two thirds of the [`lease`](Queue::lease) of the messages, as far as the driver keeps such
-    /// ttls. A worker that dies extends its messages and renews its locks at different moments, a third of the lease apart
-    /// at most: so the lock of a message is free by the time when the message is back.
+    /// Sets the ttl of the locks that are held for messages; they are renewed at a third of it. Whole milliseconds, in
+    /// the range of the driver. Default: two thirds of the [`lease`](Queue::lease) of the messages, within the driver's
+    /// range. A worker extends its messages and renews its locks at different moments, a third of the lease apart at
+    /// most: so when it dies, the lock of a message is free by the time when the message is redelivered.
     pub fn lock_ttl(mut self, ttl: Duration) -> Self {
         self.lock_ttl = Some(ttl);
         self
     }
 
-    /// For how long a handler may work on one message, its lock not included. Default: without a limit; the lease is
+    /// Sets the time limit of a handler for one message, its lock not included. Default: no limit; the lease is
     /// extended for as long as the handler works.
     ///
     /// A handler that takes longer is dropped, and its attempt has failed. Zero is refused at the start.
@@ -95,18 +113,19 @@ impl<T: 'static> WorkerBuilder<T> {
         self
     }
 
-    /// Which lock to hold while a message is handled, by what the message says; `None` for none. Default: none. A message
-    /// that was pushed with a lock ([`Push::lock`](crate::queue::Push::lock), [`Lock::or_park`](crate::Lock::or_park)) is handled
-    /// under that one, and the function is not asked.
+    /// Sets a function that returns the lock to hold while a message is handled, from its value; `None` for none.
+    /// Default: none. A message that was pushed with a lock ([`Push::lock`](crate::queue::Push::lock),
+    /// [`Lock::or_park`](crate::Lock::or_park)) is handled under that one, and the function is not called.
     ///
     /// A message whose lock is taken is parked, and its attempt is not counted. A handler whose lock is lost is
-    /// dropped, and its message is tried again. A panic of the function and a name that no lock can have count as failed
+    /// dropped, and its message is tried again. A panic of the function and an invalid lock name count as failed
     /// attempts, with their texts as the reason.
     ///
     /// ```
     /// # struct Order { account: u64 }
     /// # fn example(queue: tenure_core::queue::Queue<Order>) {
-    /// let worker = queue.worker().lock_by(|order| Some(format!("account/{}", order.account)));
+    /// let lock = |order: &Order| Some(format!("account/{}", order.account));
+    /// let worker = queue.worker().lock_by(lock);
     /// # }
     /// ```
     pub fn lock_by<N: AsRef<[u8]>>(mut self, lock_of: impl Fn(&T) -> Option<N> + Send + Sync + 'static) -> Self {
@@ -114,18 +133,20 @@ impl<T: 'static> WorkerBuilder<T> {
         self
     }
 
-    /// Tells what happens in the worker, for metrics and alarms. Default: nobody is told; [`Worker::stats`](crate::queue::Worker::stats) counts always.
+    /// Sets a hook for the worker's events, for metrics and alarms. Default: none;
+    /// [`Worker::stats`](crate::queue::Worker::stats) always counts.
     ///
-    /// The hook is called where it happens, in the order in which it happens to a message, and so must return at once;
-    /// clone an event and send it elsewhere for anything that takes time. A hook that panics does no harm.
+    /// The hook is called inline, in the order of the events of a message, and so must return at once; clone an event
+    /// and send it elsewhere for slow work. A panicking hook does no harm.
     pub fn on_event(mut self, hook: impl Fn(&WorkerEvent) + Send + Sync + 'static) -> Self {
         self.hook = Some(Arc::new(hook));
         self
     }
 
-    /// How often the worker asks how full its queue is, for the metric `tenure.queue.depth`: one request each time. Default: never;
-    /// the metric then says what the program learned from [`Queue::stats`](crate::queue::Queue::stats). Clients that
-    /// ask for the same queue count its messages once each, so let one of them ask. At least 1 ms; less is refused at the start.
+    /// Sets the interval at which the worker requests the queue's depth, for the metric `tenure.queue.depth`: one
+    /// request each time. Default: never; the metric then has the values of the program's calls of
+    /// [`Queue::stats`](crate::queue::Queue::stats). Each client that measures the same queue counts its messages once,
+    /// so let one of them measure. At least 1 ms; less is refused at the start.
     #[cfg(feature = "metrics")]
     #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
     pub fn measure_depth(mut self, every: Duration) -> Self {
@@ -133,7 +154,7 @@ impl<T: 'static> WorkerBuilder<T> {
         self
     }
 
-    /// The settings, if they are within their limits.
+    /// Returns the settings, if they are within their limits.
     pub(super) fn checked(self) -> Result<Settings<T>> {
         let queue = self.queue;
         let checked = || {
@@ -141,15 +162,15 @@ impl<T: 'static> WorkerBuilder<T> {
             queue.fetcher.remote.caps.check_lease(lease)?;
             Delay::new(self.back_off).and_then(|wait| queue.fetcher.remote.caps.check_delay(wait))?;
             if self.concurrency == 0 {
-                return Err(Error::new(ErrorKind::InvalidArgument, "a worker with a concurrency of zero does nothing"));
+                return Err(Error::new(ErrorKind::InvalidArgument, "concurrency must not be zero"));
             }
             if self.handler_timeout.is_some_and(|most| most.is_zero()) {
-                return Err(Error::new(ErrorKind::InvalidArgument, "a handler needs more time than none"));
+                return Err(Error::new(ErrorKind::InvalidArgument, "handler_timeout must not be zero"));
             }
             if let Some(Some(every)) = self.depth_every.get()
                 && *every < Duration::from_millis(1)
             {
-                let text = format!("a worker cannot ask for the depth of its queue every {every:?}: 1 ms or longer");
+                let text = format!("a worker cannot request the depth of its queue every {every:?}: at least 1 ms");
                 return Err(Error::new(ErrorKind::InvalidArgument, text));
             }
             let range = queue.fetcher.remote.shared.backend.locks().capabilities().ttl;
@@ -160,14 +181,15 @@ impl<T: 'static> WorkerBuilder<T> {
             queue.fetcher.remote.shared.ensure_open()?;
             Ok((lease, lock_ttl))
         };
-        let (lease, lock_ttl) = checked().map_err(|error| queue.told(error, "work"))?;
-        let Self { concurrency, retry, back_off, handler_timeout, lock_of, hook, depth_every, .. } =
+        let (lease, lock_ttl) = checked().map_err(|error| queue.during(error, "work"))?;
+        let Self { concurrency, retry, undecodable, back_off, handler_timeout, lock_of, hook, depth_every, .. } =
             Self { queue: queue.clone(), ..self };
         Ok(Settings {
             queue,
             lease,
             concurrency,
             retry,
+            undecodable,
             back_off,
             lock_ttl,
             handler_timeout,
@@ -190,9 +212,45 @@ impl<T: 'static> fmt::Debug for WorkerBuilder<T> {
 
 // When a failed message is tried again.
 
-/// How long a message waits after a failed attempt: `first × factor^(attempt − 1)`, at most `longest`, with jitter.
+/// The handling of a message that a worker cannot decode: see [`WorkerBuilder::undecodable`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Undecodable {
+    /// A failed attempt: it is tried again as the policy sets, and the last attempt moves it to the dead letters.
+    /// Another worker may be able to decode it.
+    Retry(RetryPolicy),
+    /// It moves to the dead letters at once.
+    Dead,
+}
+
+impl Default for Undecodable {
+    fn default() -> Self {
+        Self::Retry(RetryPolicy::exponential(Duration::from_secs(5), Duration::from_secs(600)))
+    }
+}
+
+/// The wait after a failed attempt: `first × factor^(attempt − 1)`, at most `longest`, with jitter.
 ///
 /// Default: 1 s, doubled each time, at most 10 minutes, half of it random.
+///
+/// ```
+/// # use tenure_core as tenure;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> tenure::Result<()> {
+/// # let client = tenure::Client::new(tenure_memory::MemoryDriver::new());
+/// # let mails = client.queue_with("mails", tenure::queue::Text)?;
+/// use std::time::Duration;
+/// use tenure::queue::{Jitter, RetryPolicy};
+///
+/// let (second, minute) = (Duration::from_secs(1), Duration::from_secs(60));
+/// let policy = RetryPolicy::exponential(second, minute);
+/// let builder = mails.worker().retry(policy);
+///
+/// let exact = policy.jitter(Jitter::None);
+/// let waits = [1, 2, 3, 10].map(|attempt| exact.wait(attempt, 0.5).as_secs());
+/// assert_eq!(waits, [1, 2, 4, 60]);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RetryPolicy {
     first: Duration,
@@ -201,14 +259,14 @@ pub struct RetryPolicy {
     jitter: Jitter,
 }
 
-/// How much of a wait is left to chance, so that messages that failed together do not come back together.
+/// The random part of a wait, so that messages that failed together are not redelivered together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Jitter {
-    /// Nothing.
+    /// No random part.
     None,
     /// From half of the wait to all of it.
     Half,
-    /// From nothing to all of it.
+    /// From zero to all of it.
     Full,
 }
 
@@ -220,29 +278,31 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// Always the same wait.
+    /// Returns a policy with a constant wait.
     #[must_use]
     pub fn fixed(wait: Duration) -> Self {
         Self { first: wait, factor: 1.0, longest: wait, jitter: Jitter::None }
     }
 
-    /// A wait that is doubled after each failure, from `first` to `longest`, half of it random.
+    /// Returns a policy whose wait is doubled after each failure, from `first` to `longest`, half of it random.
     #[must_use]
     pub fn exponential(first: Duration, longest: Duration) -> Self {
         Self { first, factor: 2.0, longest, jitter: Jitter::Half }
     }
 
-    /// How much is left to chance.
+    /// Sets the random part of a wait.
     #[must_use]
     pub fn jitter(mut self, jitter: Jitter) -> Self {
         self.jitter = jitter;
         self
     }
 
-    /// The wait after the failure of this attempt, 1 for the first. `chance` is from 0 to 1.
+    /// Returns the wait after the failure of this attempt, 1 for the first. `chance` is from 0 to 1.
     #[must_use]
     pub fn wait(&self, attempt: u32, chance: f64) -> Duration {
         let power = self.factor.powi(i32::try_from(attempt.saturating_sub(1)).unwrap_or(i32::MAX));
+        // Zero times infinity is no number, and `min` would make it the longest wait.
+        let power = power.min(f64::MAX);
         let seconds = (self.first.as_secs_f64() * power).min(self.longest.as_secs_f64());
         let chance = chance.clamp(0.0, 1.0);
         let share = match self.jitter {
@@ -253,7 +313,7 @@ impl RetryPolicy {
         Duration::try_from_secs_f64(seconds * share).unwrap_or(self.longest)
     }
 
-    /// As [`wait`](Self::wait), by chance.
+    /// Returns [`wait`](Self::wait) with a random chance.
     pub(super) fn random_wait(&self, attempt: u32) -> Duration {
         self.wait(attempt, fastrand::f64())
     }
@@ -268,6 +328,8 @@ mod tests {
         let policy = RetryPolicy::exponential(Duration::from_secs(1), Duration::from_secs(60)).jitter(Jitter::None);
         let waits: Vec<_> = [1, 2, 3, 7, 10_000].map(|attempt| policy.wait(attempt, 0.3).as_secs()).into();
         assert_eq!(waits, [1, 2, 4, 60, 60]);
+        let at_once = RetryPolicy::exponential(Duration::ZERO, Duration::from_secs(60));
+        assert_eq!(at_once.wait(10_000, 0.3), Duration::ZERO);
         assert_eq!(policy.jitter(Jitter::Half).wait(1, 0.0), Duration::from_millis(500));
         assert_eq!(policy.jitter(Jitter::Full).wait(1, 0.0), Duration::ZERO);
         assert_eq!(policy.jitter(Jitter::Full).wait(1, 1.0), Duration::from_secs(1));

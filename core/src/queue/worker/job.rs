@@ -1,4 +1,4 @@
-//! What a handler is given, what becomes of its message, and who sees and counts that.
+//! A handler's input and outcome, and the events and counts of a worker.
 
 use std::fmt;
 use std::fmt::Display;
@@ -14,7 +14,7 @@ use crate::value::error::{Error, LockName, Result};
 use crate::value::queue::{MessageId, Payload, Reason};
 use crate::value::token::FencingToken;
 
-/// How far a worker is from its end.
+/// The stage of a worker's shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Stage {
     Working,
@@ -26,26 +26,51 @@ pub(super) enum Stage {
 
 /// One message for a handler. The worker settles it, extends its lease, and drops the handler's future when the lease
 /// (or the lock) is lost.
+///
+/// ```
+/// # use tenure_core as tenure;
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> tenure::Result<()> {
+/// # let client = tenure::Client::new(tenure_memory::MemoryDriver::new());
+/// # let mails = client.queue_with("mails", tenure::queue::Text)?;
+/// # use tenure::queue::MessageId;
+/// # async fn send(_: &str, _: &MessageId) -> Result<(), String> { Ok(()) }
+/// use std::time::Duration;
+/// use tenure::queue::Job;
+///
+/// mails.push(&"welcome".to_owned()).await?;
+/// let worker = mails.worker().start(async |job: Job<String>| {
+///     if let Some(reason) = &job.last_failure {
+///         println!("attempt {}, after: {reason}", job.attempt);
+///     }
+///     // The id is the same in each attempt: an idempotency key.
+///     send(&job.value, &job.id).await
+/// })?;
+/// # tokio::time::sleep(Duration::from_millis(100)).await;
+/// assert_eq!(worker.shutdown(Duration::from_secs(10)).await.handled, 1);
+/// # Ok(())
+/// # }
+/// ```
 pub struct Job<T> {
-    /// What the message says.
+    /// The message's value.
     pub value: T,
-    /// By what the message is known.
+    /// The message's id.
     pub id: MessageId,
-    /// Which delivery this is: 1 for the first.
+    /// The number of this delivery: 1 for the first.
     pub attempt: u32,
-    /// How many deliveries there may be.
+    /// The most deliveries of the message.
     pub max_attempts: u32,
-    /// Why it was delivered.
+    /// The cause of the delivery.
     pub cause: Cause,
-    /// What the last failure of the message said about why, if one did. A crash says nothing; the `cause` tells of it.
+    /// The reason of the last failed attempt, if it gave one. After a crash there is none; see `cause`.
     pub last_failure: Option<Reason>,
     /// The order of this delivery among all deliveries of the queue.
     pub fence: FencingToken,
-    /// The fence of the lock that is held for this message, if one is.
+    /// The fence of the lock that is held for this message, if any.
     pub lock_fence: Option<FencingToken>,
     /// The time of this occurrence of a [recurring](crate::queue::Recurring) message, by its schedule; `None` for others.
     pub occurrence: Option<SystemTime>,
-    /// How long after its due time the message was handed out.
+    /// The time from its due time to its delivery.
     pub late: Duration,
     /// The bytes of the message.
     pub payload: Payload,
@@ -77,9 +102,9 @@ impl<T: 'static> Job<T> {
 }
 
 impl<T> Job<T> {
-    /// Whether the worker takes no more messages, because it was told to stop or stops by itself. A handler that sees it
-    /// should come to an end soon; one that has not when the grace of [`Worker::shutdown`](crate::queue::worker::Worker::shutdown) is over
-    /// is dropped, and its message returned.
+    /// Returns true if the worker takes no more messages, because it was stopped or stops by itself. A handler that
+    /// sees it should finish soon; one that has not at the end of the grace of
+    /// [`Worker::shutdown`](crate::queue::worker::Worker::shutdown) is dropped, and its message returned.
     #[must_use]
     pub fn is_shutting_down(&self) -> bool {
         *self.stage.borrow() != Stage::Working
@@ -108,28 +133,60 @@ impl<T> fmt::Debug for Job<T> {
 
 // How a handler says what became of its message.
 
-/// What became of a message.
+/// The outcome of a message's handling.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The work is done: the message is removed.
     Done,
-    /// The work failed: the message is tried again, when the worker's [`RetryPolicy`](crate::queue::worker::RetryPolicy) says.
+    /// The work failed: the message is tried again, as the worker's [`RetryPolicy`](crate::queue::worker::RetryPolicy)
+    /// sets.
     Retry(Option<Reason>),
-    /// The work failed: the message is tried again after this span.
+    /// The work failed: the message is tried again after this span. One that is longer than the driver's longest
+    /// [delay](crate::queue::QueueCapabilities::delay) is refused: the message is tried again as after
+    /// [`Retry`](Self::Retry), with a reason that names the refusal.
     RetryAfter(Duration, Option<Reason>),
-    /// The work is not to be done now: the message is due again after this span, and the attempt is not counted. Nobody
-    /// counts how often.
+    /// The work is postponed: the message is due again after this span, and the attempt is not counted. Postponements
+    /// are not counted either. A span that is too long is refused as in [`RetryAfter`](Self::RetryAfter).
     Later(Duration),
-    /// The work will never succeed: the message moves to the dead letters. Of a [recurring](crate::queue::Recurring) message this
-    /// occurrence is over.
+    /// The work will never succeed: the message moves to the dead letters. For a [recurring](crate::queue::Recurring)
+    /// message this occurrence ends.
     Dead(Option<Reason>),
     /// The work is done, and the message [recurs](crate::queue::Recurring) no more: it is removed.
     End,
 }
 
-/// What a handler may return: an [`Outcome`], nothing (done), or a result, whose error is a reason to try again.
+/// The return types of a handler: an [`Outcome`], nothing (done), or a result, whose error is a reason to try again.
+///
+/// ```
+/// # use tenure_core as tenure;
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> tenure::Result<()> {
+/// # let client = tenure::Client::new(tenure_memory::MemoryDriver::new());
+/// # let mails = client.queue_with("mails", tenure::queue::Text)?;
+/// # use std::time::Duration;
+/// # mails.push(&"welcome".to_owned()).await?;
+/// # mails.push(&String::new()).await?;
+/// # async fn deliver(_: String) -> Result<(), std::io::Error> { Err(std::io::Error::other("no answer")) }
+/// use std::io;
+/// use tenure::queue::{Job, Outcome};
+///
+/// async fn send(job: Job<String>) -> Result<Outcome, io::Error> {
+///     if job.value.is_empty() {
+///         // No attempt can succeed: a dead letter.
+///         return Ok(Outcome::Dead(None));
+///     }
+///     // An error is an `Outcome::Retry`, with its text as the reason.
+///     deliver(job.value).await.map(|()| Outcome::Done)
+/// }
+/// let worker = mails.worker().start(send)?;
+/// # tokio::time::sleep(Duration::from_millis(100)).await;
+/// let stats = worker.abort().await;
+/// assert_eq!((stats.dead, stats.retried), (1, 1));
+/// # Ok(())
+/// # }
+/// ```
 pub trait IntoOutcome {
-    /// The outcome that this stands for.
+    /// Converts it to an outcome.
     fn into_outcome(self) -> Outcome;
 }
 
@@ -157,56 +214,66 @@ impl<T: IntoOutcome, E: Display> IntoOutcome for Result<T, E> {
 
 // What a worker tells while it works.
 
-/// Something that happened in a worker, for metrics and alarms: see
+/// An event of a worker, for metrics and alarms: see
 /// [`WorkerBuilder::on_event`](crate::queue::worker::WorkerBuilder::on_event).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum WorkerEvent {
     /// A message was received; its handling begins.
     Began {
-        /// Which message.
+        /// The message's id.
         id: MessageId,
-        /// Which delivery this is: 1 for the first.
+        /// The number of this delivery: 1 for the first.
         attempt: u32,
-        /// How long after its due time it was handed out.
+        /// The time from its due time to its delivery.
         late: Duration,
     },
     /// The handling of a message has ended, and its settlement was answered.
     Ended {
-        /// Which message.
+        /// The message's id.
         id: MessageId,
-        /// Which delivery this was.
+        /// The number of this delivery.
         attempt: u32,
-        /// How the handling ended.
+        /// The end of the handling.
         ending: Ending,
-        /// How long it took, the lock of the message included, the settlement not.
+        /// The duration of the handling, the lock of the message included, the settlement not.
         took: Duration,
-        /// How an occurrence of a [recurring](crate::queue::Recurring) message ended with it; `None` for other messages, and for an
-        /// occurrence that goes on.
+        /// The end of an occurrence of a [recurring](crate::queue::Recurring) message; `None` for other messages, and
+        /// for an occurrence that continues.
         occurrence: Option<OccurrenceEnd>,
-        /// What the backend answered to the settlement.
+        /// The backend's answer to the settlement.
         settled: Result<Settled>,
+    },
+    /// An occurrence of a [recurring](crate::queue::Recurring) message was received and is not handled; the next one is scheduled.
+    PassedOver {
+        /// The message's id.
+        id: MessageId,
+        /// The time of the occurrence, by its schedule.
+        time: SystemTime,
+        /// [`Missed`](OccurrenceEnd::Missed); or [`Failed`](OccurrenceEnd::Failed), when crashes had used up its attempts.
+        how: OccurrenceEnd,
     },
     /// A request for messages failed. The worker asks again after a pause if the error is
     /// [transient](Error::is_transient), and stops otherwise.
     ReceiveFailed {
-        /// Why.
+        /// The error of the request.
         error: Error,
     },
     /// The worker has stopped, and no handler of it runs any more. The last event of a worker.
     Stopped {
-        /// Why it stopped by itself; `None` when it was told to, or the client was closed.
+        /// The error that stopped it; `None` when it was stopped by a call, or the client was closed.
         error: Option<Error>,
     },
 }
 
-/// How the handling of a message ended.
+/// The end of the handling of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Ending {
-    /// The handler said this.
+    /// The handler returned this.
     Said(Outcome),
-    /// The payload could not be decoded: the message moves to the dead letters, or the occurrence of a recurring one has failed.
+    /// The payload could not be decoded; [`undecodable`](crate::queue::worker::WorkerBuilder::undecodable) sets the
+    /// consequence.
     Undecodable(Reason),
     /// The handler panicked: a failed attempt. With the text of the panic.
     Panicked(Reason),
@@ -219,7 +286,7 @@ pub enum Ending {
     LockLost,
     /// The lock of the message is taken: it is parked, and the attempt is not counted.
     LockTaken(LockName),
-    /// The lock of the message could not be asked for: a failed attempt.
+    /// The request for the lock of the message failed: a failed attempt.
     LockFailed(Reason),
     /// The worker stopped first, and the handler was dropped: the message is returned, and the attempt is not counted.
     Stopped,
@@ -227,30 +294,34 @@ pub enum Ending {
 
 // What a worker counts, and who sees what happens in it.
 
-/// What a worker has done so far.
+/// The counts of a worker since its start.
 ///
 /// Every message whose handling has ended counts once in one of the numbers from [`handled`](Self::handled) to
-/// [`failed`](Self::failed), by what became of it. The others count besides.
+/// [`failed`](Self::failed), by its result. The others count in addition.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct WorkerStats {
-    /// Messages that were handled, and are gone, or recur.
+    /// Messages that were handled, and are removed, or recur.
     pub handled: u64,
     /// Messages whose handling failed, and that will be tried again.
     pub retried: u64,
     /// Messages that moved to the dead letters, or wait for a place there.
     pub dead: u64,
-    /// Occurrences of [recurring](crate::queue::Recurring) messages that failed for good; the next ones are scheduled.
+    /// Occurrences of [recurring](crate::queue::Recurring) messages that failed for good; the next ones are scheduled. Also those
+    /// that only crashed, and were received once more with no attempts left.
     pub occurrences_failed: u64,
-    /// Messages that their handlers put off: [`Outcome::Later`](crate::queue::Outcome::Later).
+    /// Occurrences that were not handled because they were received too late, by
+    /// [`Missed::Skip`](crate::queue::Missed::Skip). One for any number in a row.
+    pub occurrences_missed: u64,
+    /// Messages that their handlers postponed: [`Outcome::Later`](crate::queue::Outcome::Later).
     pub put_off: u64,
     /// Messages parked because their lock was taken.
     pub parked: u64,
     /// Messages that were returned because the worker stopped first.
     pub returned: u64,
-    /// Messages that somebody else had received by the time of their settlement, which changed nothing.
+    /// Messages that another receiver had received by the time of their settlement, which changed nothing.
     pub stale: u64,
-    /// Messages whose settlement was not confirmed. It goes on in the background until it is, or the lease has ended.
+    /// Messages whose settlement was not confirmed. It continues in the background until it is, or the lease has ended.
     pub unconfirmed: u64,
     /// Messages whose settlement was refused. They are delivered again after their lease.
     pub failed: u64,
@@ -260,16 +331,20 @@ pub struct WorkerStats {
     pub timed_out: u64,
     /// Handlers that were dropped because the lease or the lock of their message was lost.
     pub lost: u64,
-    /// Messages that could not be decoded.
+    /// Attempts at messages that could not be decoded.
     pub undecodable: u64,
     /// Requests for messages that failed.
     pub receive_failed: u64,
     /// The last error of a request for messages or of a settlement.
     pub last_error: Option<Error>,
+    /// The messages in hand now: their handlers run, or their settlements have no answer yet. Those that are left when
+    /// a [`shutdown`](crate::queue::Worker::shutdown) returns have handlers that block their threads, or a backend that
+    /// does not answer.
+    pub running: Vec<MessageId>,
 }
 
 impl WorkerStats {
-    /// How many messages came to each end, in the order in which the event `tenure.worker_stopped` tells them.
+    /// Returns the number of messages of each result, in the order of the event `tenure.worker_stopped`.
     pub(super) fn by_outcome(&self) -> [u64; 9] {
         let Self { handled, retried, dead, put_off, parked, returned, stale, unconfirmed, failed, .. } = *self;
         [handled, retried, dead, put_off, parked, returned, stale, unconfirmed, failed]
@@ -277,8 +352,14 @@ impl WorkerStats {
 
     pub(super) fn note(&mut self, event: &WorkerEvent) {
         match event {
-            WorkerEvent::Began { .. } | WorkerEvent::Stopped { .. } => {}
-            WorkerEvent::Ended { ending, settled, occurrence, .. } => {
+            WorkerEvent::Stopped { .. } => {}
+            WorkerEvent::Began { id, .. } => self.running.push(id.clone()),
+            WorkerEvent::PassedOver { how: OccurrenceEnd::Missed, .. } => self.occurrences_missed += 1,
+            WorkerEvent::PassedOver { .. } => self.occurrences_failed += 1,
+            WorkerEvent::Ended { id, ending, settled, occurrence, .. } => {
+                if let Some(place) = self.running.iter().position(|running| running == id) {
+                    self.running.swap_remove(place);
+                }
                 *self.message(ending, *occurrence, settled) += 1;
                 self.handling(ending);
                 if let Err(error) = settled {
@@ -292,8 +373,9 @@ impl WorkerStats {
         }
     }
 
-    /// The number in which a message counts.
+    /// Returns the number in which a message counts.
     fn message(&mut self, ending: &Ending, occurrence: Option<OccurrenceEnd>, settled: &Result<Settled>) -> &mut u64 {
+        // The answer first: the ending counts only if the settlement that belongs to it was applied.
         match (settled, ending) {
             (Err(error), _) if error.is_transient() => &mut self.unconfirmed,
             (Err(_), _) => &mut self.failed,
@@ -319,7 +401,7 @@ impl WorkerStats {
     }
 }
 
-/// What a user wants to be told.
+/// The user's hook for events.
 pub(super) type Hook = Arc<dyn Fn(&WorkerEvent) + Send + Sync>;
 
 #[derive(Default)]
@@ -333,8 +415,9 @@ impl Observer {
         Self { stats: Mutex::default(), hook }
     }
 
-    /// Counts an event, and tells the user. A hook that panics is of no account: the panic was printed.
+    /// Counts an event, and calls the user's hook. A panic of the hook is ignored: it was printed.
     pub(super) fn tell(&self, event: &WorkerEvent) {
+        // Counted before the hook, which may read the counts; the lock is free by then.
         self.locked().note(event);
         if let Some(hook) = &self.hook {
             let _ = std::panic::catch_unwind(AssertUnwindSafe(|| hook(event)));

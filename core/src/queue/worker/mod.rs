@@ -1,4 +1,5 @@
-//! Workers: ask for as many messages as they have room for, handle them, extend their leases, settle them, and stop in good order.
+//! Workers: they request as many messages as they have room for, handle them, extend their leases, settle them, and
+//! shut down gracefully.
 
 mod builder;
 mod job;
@@ -18,25 +19,26 @@ use tokio::time::Instant;
 
 use crate::driver::Settlement;
 use crate::lock::{Lock, LockGuard};
-use crate::queue::Delivery;
+use crate::queue::fetcher::InFlight;
 use crate::queue::handle::AFTER_FAILURE;
+use crate::queue::{Delivery, QueueName};
 use crate::runtime::text;
 use crate::value::error::{Error, ErrorKind, LockName, Result};
 use crate::value::queue::{Delay, Reason};
 use crate::{runtime, telemetry};
 
-pub use builder::{Jitter, RetryPolicy, WorkerBuilder};
+pub use builder::{Jitter, RetryPolicy, Undecodable, WorkerBuilder};
 pub use job::{Ending, IntoOutcome, Job, Outcome, WorkerEvent, WorkerStats};
 
 use builder::Settings;
 use job::{Observer, Stage};
 
 impl<T: 'static> WorkerBuilder<T> {
-    /// Checks the settings and starts to work, on the runtime that is current here.
+    /// Checks the settings and starts the worker, on the current runtime.
     ///
-    /// The handler gets a [`Job`] and returns what became of it. It runs as a task of its own; a panic in it counts as
-    /// a failed attempt. A message that cannot be decoded moves to the dead letters
-    /// without being handled; of a [recurring](crate::queue::Recurring) message the occurrence has failed.
+    /// The handler receives a [`Job`] and returns the outcome of its message. It runs as its own task; a panic in it
+    /// counts as a failed attempt. So does a message that cannot be decoded, which is not handled: see
+    /// [`undecodable`](WorkerBuilder::undecodable).
     ///
     /// # Errors
     ///
@@ -52,22 +54,48 @@ impl<T: 'static> WorkerBuilder<T> {
     }
 }
 
-/// A worker at work. Dropping it is like an [`abort`](Worker::abort): handlers are dropped, and their messages are
+/// The time limit for the end of dropped handlers and their settlements.
+const TO_STOP: Duration = Duration::from_secs(1);
+
+/// A running worker. Dropping it is like an [`abort`](Worker::abort): handlers are dropped, and their messages are
 /// returned to the queue in the background.
 ///
-/// It waits outages out, and stops by itself when its client is closed, or when the backend refuses it for good: see
-/// [`join`](Worker::join).
+/// It waits through outages, and stops by itself when its client is closed, or when the backend refuses it for good:
+/// see [`join`](Worker::join).
+///
+/// ```
+/// # use tenure_core as tenure;
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> tenure::Result<()> {
+/// # let client = tenure::Client::new(tenure_memory::MemoryDriver::new());
+/// # let mails = client.queue_with("mails", tenure::queue::Text)?;
+/// # mails.push(&"welcome".to_owned()).await?;
+/// use std::time::Duration;
+/// use tenure::queue::Job;
+///
+/// let worker = mails.worker().concurrency(8).start(async |job: Job<String>| {
+///     println!("{}, attempt {}", job.value, job.attempt);
+/// })?;
+/// # tokio::time::sleep(Duration::from_millis(100)).await;
+///
+/// // When the program is asked to stop: lets handlers finish.
+/// let stats = worker.shutdown(Duration::from_secs(10)).await;
+/// assert_eq!((stats.handled, stats.returned), (1, 0));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 #[must_use = "dropping the worker stops it"]
 pub struct Worker {
+    queue: QueueName,
     stage: watch::Sender<Stage>,
     observer: Arc<Observer>,
     task: Option<JoinHandle<Result<()>>>,
-    /// How it ended, once that is known.
+    /// Its result, once it has ended.
     over: Result<()>,
 }
 
-/// What all tasks of one worker have in common.
+/// The shared state of all tasks of one worker.
 struct Crew<T> {
     settings: Settings<T>,
     handler: Handler<T>,
@@ -80,6 +108,7 @@ fn start<T: Send + Sync + 'static>(settings: Settings<T>, handler: Handler<T>) -
         return Err(Error::new(ErrorKind::InvalidArgument, "a worker must be started inside a tokio runtime"));
     };
     let (stage, observer) = (watch::Sender::new(Stage::Working), Arc::new(Observer::new(settings.hook.clone())));
+    let queue = settings.queue.name().clone();
     let crew = Arc::new(Crew { settings, handler, observer: Arc::clone(&observer), stage: stage.clone() });
     let task = runtime.spawn(async move {
         telemetry::worker_started(crew.settings.queue.name(), crew.settings.concurrency);
@@ -89,13 +118,14 @@ fn start<T: Send + Sync + 'static>(settings: Settings<T>, handler: Handler<T>) -
             never = look(&crew.settings) => match never {},
         };
         telemetry::worker_stopped(crew.settings.queue.name(), crew.observer.stats().by_outcome());
+        // After `work`, which returns when no handler runs any more: no event follows this one.
         crew.observer.tell(&WorkerEvent::Stopped { error: over.as_ref().err().cloned() });
         over
     });
-    Ok(Worker { stage, observer, task: Some(task), over: Ok(()) })
+    Ok(Worker { queue, stage, observer, task: Some(task), over: Ok(()) })
 }
 
-/// Asks how full the queue is, for metrics, as often as the worker was told to.
+/// Requests the queue's depth, for metrics, at the configured interval.
 async fn look<T: 'static>(settings: &Settings<T>) -> Infallible {
     let Some(every) = settings.depth_every.get().copied().flatten() else { return pending().await };
     loop {
@@ -105,7 +135,7 @@ async fn look<T: 'static>(settings: &Settings<T>) -> Infallible {
 }
 
 impl<T> Crew<T> {
-    /// Resolves when the worker is at this stage, or beyond.
+    /// Resolves when the worker is at this stage, or a later one.
     async fn reaches(&self, stage: Stage) {
         // The sender lives in `self`, so waiting cannot fail.
         let _ = self.stage.subscribe().wait_for(|now| *now >= stage).await;
@@ -125,6 +155,8 @@ async fn work<T: Send + Sync + 'static>(crew: &Arc<Crew<T>>) -> Result<()> {
         let before = std::mem::replace(stage, Stage::Draining.max(*stage));
         before != *stage
     });
+    // No receive follows; messages that the last one still brings are returned. Handlers end by themselves, or at
+    // `Aborting`.
     while running.join_next().await.is_some() {}
     over
 }
@@ -133,10 +165,15 @@ async fn work<T: Send + Sync + 'static>(crew: &Arc<Crew<T>>) -> Result<()> {
 async fn take<T: Send + Sync + 'static>(crew: &Arc<Crew<T>>, running: &mut JoinSet<()>) -> Result<()> {
     let Settings { queue, concurrency, .. } = &crew.settings;
     loop {
+        // Before the request: a message without a free handler would use up its lease waiting for one.
         while running.len() >= *concurrency {
             running.join_next().await;
         }
-        match queue.receive_many((concurrency - running.len()).min(queue.fetcher.remote.caps.batch)).await {
+        let room = (concurrency - running.len()).min(queue.fetcher.remote.caps.batch);
+        let passed_over = |claim: &InFlight, time, how| {
+            crew.observer.tell(&WorkerEvent::PassedOver { id: claim.raw.id.clone(), time, how });
+        };
+        match queue.receive_noting(room, passed_over).await {
             Ok(deliveries) => deliveries.into_iter().for_each(|delivery| {
                 running.spawn(handle(Arc::clone(crew), delivery));
             }),
@@ -150,19 +187,26 @@ async fn take<T: Send + Sync + 'static>(crew: &Arc<Crew<T>>, running: &mut JoinS
                 tokio::time::sleep(AFTER_FAILURE).await;
             }
         }
+        // Handlers that ended during the receive leave room for more messages in the next one.
         while running.try_join_next().is_some() {}
     }
 }
 
 impl Worker {
-    /// What it has done so far.
+    /// Returns the worker's counts and its messages in hand.
     #[must_use]
     pub fn stats(&self) -> WorkerStats {
         self.observer.stats()
     }
 
-    /// Stops in good order: takes no more messages, lets handlers finish for at most `grace`, then drops those that
-    /// have not and returns their messages without counting the attempt. Tells what was done in all.
+    /// Shuts down gracefully: takes no more messages, lets handlers finish for at most `grace`, then drops those that
+    /// have not and returns their messages without counting the attempt. Returns the counts since the start.
+    ///
+    /// It returns a second after `grace` at the latest. A handler that blocks its thread is dropped when it yields, and
+    /// not before: its message is in [`WorkerStats::running`] then, and its lease, which is not extended meanwhile, may
+    /// end. A message whose settlement has no answer yet is there too; the settlement continues in the background, and
+    /// [`Client::close`](crate::Client::close) waits for it. A call on a runtime of one thread cannot return while a
+    /// handler blocks that thread.
     ///
     /// # Cancel safety
     ///
@@ -170,19 +214,26 @@ impl Worker {
     pub async fn shutdown(mut self, grace: Duration) -> WorkerStats {
         self.stage.send_replace(Stage::Draining);
         if let Some(mut task) = self.task.take()
-            && tokio::time::timeout(grace, &mut task).await.is_err()
+            && runtime::timeout(grace, &mut task).await.is_none()
         {
             self.stage.send_replace(Stage::Aborting);
-            let _ = task.await;
+            // Bounded: a handler that blocks its thread cannot be dropped, and a settlement may wait for a silent
+            // backend.
+            let _ = runtime::timeout(TO_STOP, &mut task).await;
         }
-        self.stats()
+        let stats = self.stats();
+        for id in &stats.running {
+            telemetry::handler_unfinished(&self.queue, id);
+        }
+        stats
     }
 
-    /// Stops now: handlers are dropped, and their messages returned without counting the attempt.
+    /// Stops now: handlers are dropped, and their messages returned without counting the attempt. Returns within a
+    /// second, as [`shutdown`](Self::shutdown) without grace.
     ///
     /// # Cancel safety
     ///
-    /// The stop goes on; dropping the future only ends the waiting.
+    /// The stop continues; dropping the future only ends the waiting.
     pub async fn abort(self) -> WorkerStats {
         self.shutdown(Duration::ZERO).await
     }
@@ -192,12 +243,12 @@ impl Worker {
     /// # Errors
     ///
     /// The error of the request for messages that made it stop, one that is not [transient](Error::is_transient): no
-    /// message can be had until a person has changed something. [`ErrorKind::Indeterminate`] when the runtime that it
-    /// was started on has ended. It is no error that the client was closed.
+    /// message can be received until a person has changed something. [`ErrorKind::Indeterminate`] when the runtime that
+    /// it was started on has ended. A closed client is no error.
     ///
     /// # Cancel safety
     ///
-    /// Safe: the worker goes on.
+    /// Safe: the worker continues.
     pub async fn join(&mut self) -> Result<()> {
         if let Some(task) = &mut self.task {
             self.over = task.await.unwrap_or_else(|failed| Err(fallen(failed)));
@@ -207,7 +258,7 @@ impl Worker {
     }
 }
 
-/// Why the task of a worker did not end by itself.
+/// Returns the reason why the task of a worker did not end by itself.
 fn fallen(failed: JoinError) -> Error {
     match failed.try_into_panic() {
         Ok(panic) => Error::new(ErrorKind::Protocol, format!("the worker panicked: {}", text(&*panic))),
@@ -245,7 +296,8 @@ async fn handle<T: Send + Sync + 'static>(crew: Arc<Crew<T>>, mut delivery: Deli
     // Also what is dropped in there may panic.
     let handled = AssertUnwindSafe(attempted(&crew, &mut delivery, &mut guard)).catch_unwind().await;
     let panicked = |panic: &_| Ending::Panicked(because(&format!("the handler panicked: {}", text(panic))));
-    let ending = handled.unwrap_or_else(|panic| panicked(&*panic));
+    // Checked before the settlement, which the backend would refuse: the message would then wait for its lease.
+    let ending = possible(&crew.settings, handled.unwrap_or_else(|panic| panicked(&*panic)));
     let took = begun.elapsed();
     crew.settings.queue.fetcher.remote.meters.processed(took);
     if ending == Ending::Said(Outcome::End) {
@@ -253,6 +305,7 @@ async fn handle<T: Send + Sync + 'static>(crew: Arc<Crew<T>>, mut delivery: Deli
     }
     let how = settlement(&crew.settings, &delivery, &ending);
     let occurrence = delivery.claim().occurrence_end(&how);
+    // Before the lock is released: the next message of the lock must not begin while this one could be delivered again.
     let settled = delivery.settle(how).await;
     crew.observer.tell(&WorkerEvent::Ended { id, attempt, ending, took, occurrence, settled });
     if let Some(guard) = guard {
@@ -278,6 +331,8 @@ async fn attempted<T: Send + Sync + 'static>(
     }
     let job = Job::new(value, delivery, guard.as_ref().map(LockGuard::fence), crew.stage.subscribe());
     let work = async { (crew.handler)(job).await };
+    // The order matters: every reason to stop comes before `work`, which must not take a step after a loss. The time
+    // limit comes after it, so that work which is done in time counts as done.
     tokio::select! {
         biased;
         () = crew.reaches(Stage::Aborting) => Ending::Stopped,
@@ -297,6 +352,7 @@ async fn keep<T: 'static>(settings: &Settings<T>, delivery: &Delivery<T>) {
     let extending = async {
         let (mut soonest, mut latest) = (third / 2, third);
         loop {
+            // A span and not a point in time: extensions of many messages that fall into it leave in one request.
             let since = Instant::now();
             runtime::sleep_until(since + soonest).await;
             (soonest, latest) = match delivery.claim().extend(settings.lease, since + latest).await {
@@ -324,12 +380,12 @@ async fn lock_lost(guard: Option<&LockGuard>) {
     }
 }
 
-/// Looks whenever it is polled, and wakes nobody.
+/// Checks whenever it is polled, and wakes no task.
 async fn at_each_poll(ended: impl Fn() -> bool) {
     poll_fn(|_| if ended() { Poll::Ready(()) } else { Poll::Pending }).await;
 }
 
-/// Resolves when the time of a handler is up, if it has a limit.
+/// Resolves at the time limit of a handler, if it has one.
 async fn passed(limit: Option<Duration>) {
     match limit {
         Some(limit) => tokio::time::sleep(limit).await,
@@ -337,7 +393,19 @@ async fn passed(limit: Option<Duration>) {
     }
 }
 
-/// How a delivery is settled whose handling ended like this.
+/// Returns the ending, or a failure if the handler requested a delay that the backend does not keep.
+fn possible<T: 'static>(settings: &Settings<T>, ending: Ending) -> Ending {
+    let Ending::Said(Outcome::RetryAfter(span, _) | Outcome::Later(span)) = &ending else { return ending };
+    let kept = Delay::new(*span).and_then(|delay| settings.queue.fetcher.remote.caps.check_delay(delay));
+    match kept {
+        Ok(()) => ending,
+        Err(error) => {
+            Ending::Said(Outcome::Retry(Some(because(&format!("the delay of the handler's outcome: {error}")))))
+        }
+    }
+}
+
+/// Returns the settlement of a delivery whose handling ended like this.
 fn settlement<T: 'static>(settings: &Settings<T>, delivery: &Delivery<T>, ending: &Ending) -> Settlement {
     let delay = |span: Duration| Delay::new(span.min(settings.queue.fetcher.remote.caps.delay)).unwrap_or(Delay::ZERO);
     let retry = |after, reason| Settlement::Retry { after: delay(after), reason };
@@ -348,7 +416,10 @@ fn settlement<T: 'static>(settings: &Settings<T>, delivery: &Delivery<T>, ending
         Ending::Said(Outcome::RetryAfter(after, reason)) => retry(*after, reason.clone()),
         Ending::Said(Outcome::Later(after)) => Settlement::Return { after: delay(*after) },
         Ending::Said(Outcome::Dead(reason)) => Settlement::Dead { reason: reason.clone() },
-        Ending::Undecodable(reason) => Settlement::Dead { reason: Some(reason.clone()) },
+        Ending::Undecodable(reason) => match settings.undecodable {
+            Undecodable::Retry(policy) => retry(policy.random_wait(delivery.attempt()), Some(reason.clone())),
+            Undecodable::Dead => Settlement::Dead { reason: Some(reason.clone()) },
+        },
         Ending::Panicked(reason) | Ending::LockFailed(reason) => failed(Some(reason.clone())),
         Ending::TimedOut => {
             let limit = settings.handler_timeout.unwrap_or_default();
@@ -370,14 +441,14 @@ fn because(text: &str) -> Reason {
 
 // The lock of a message, as a worker takes it.
 
-/// The lock of a message that is to be handled.
+/// The lock of a message to be handled.
 enum Needed {
     /// It needs none.
     None,
     Held(LockGuard),
-    /// Somebody else holds it, or the backend does not answer.
+    /// Another client holds it, or the backend does not answer.
     Busy(LockName),
-    /// It cannot be had, and why. That is a failed attempt.
+    /// It cannot be taken, with the reason. A failed attempt.
     Refused(Reason),
 }
 
@@ -388,6 +459,7 @@ async fn lock_for<T: 'static>(settings: &Settings<T>, delivery: &Delivery<T>, va
         Ok(None) => return Needed::None,
         Err(reason) => return Needed::Refused(reason),
     };
+    // A try, since waiting would keep a place of the worker and the lease of the message; a busy one is parked instead.
     let lock = Lock::new(Arc::clone(&settings.queue.fetcher.local_queues), Ok(name.clone())).ttl(settings.lock_ttl);
     match lock.try_acquire_for(delivery).await {
         Ok(Some(guard)) => Needed::Held(guard),
@@ -397,7 +469,7 @@ async fn lock_for<T: 'static>(settings: &Settings<T>, delivery: &Delivery<T>, va
     }
 }
 
-/// The lock that the message was pushed with, or else the one that the worker was told to hold for its value.
+/// Returns the lock that the message was pushed with, or else the one that the worker's function returns for its value.
 fn name_for<T: 'static>(
     settings: &Settings<T>,
     delivery: &Delivery<T>,
@@ -407,6 +479,7 @@ fn name_for<T: 'static>(
         return Ok(Some(own.clone()));
     }
     let Some(lock_of) = &settings.lock_of else { return Ok(None) };
+    // The function is the user's: its panic fails this attempt and not the worker.
     let asked = std::panic::catch_unwind(AssertUnwindSafe(|| lock_of(value)));
     let named = asked.map_err(|panic| Reason::beginning_of(&format!("lock_by panicked: {}", text(&*panic))))?;
     named.transpose().map_err(|error| Reason::beginning_of(&format!("lock_by: {error}")))

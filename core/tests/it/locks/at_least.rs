@@ -215,7 +215,7 @@ async fn a_span_that_cannot_be_kept_is_refused() {
     for (bad, says) in [
         (lock.clone().max_hold(9 * SECOND), "max_hold"),
         (lock.clone().fixed_ttl(9 * SECOND), "fixed ttl"),
-        (lock.clone().at_least(2 * TTL), "keeps none above"),
+        (lock.clone().at_least(2 * TTL), "supports none above"),
     ] {
         let error = bad.try_acquire().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidArgument);

@@ -257,7 +257,7 @@ async fn a_wait_that_was_in_vain_tells_its_place_and_what_failed_last() {
     let before = tokio::spawn(async move { ahead.acquire().await });
     sleep(second).await;
     assert!(in_vain(0..0).await.ends_with(", with 1 waiters ahead"));
-    assert!(in_vain(1..30).await.ends_with(", and the backend had failed last"));
+    assert!(in_vain(1..30).await.ends_with(", and the last request failed"));
     assert!(in_vain(1..10).await.ends_with(", with 1 waiters ahead"), "it answered again");
     guard.release().await.unwrap();
     drop(before.await.unwrap().unwrap());

@@ -98,7 +98,7 @@ async fn a_list_that_does_not_go_on_ends_and_a_closed_client_asks_for_none() {
     let mut held = client.held_locks("");
     assert_eq!(held.next_page().await.unwrap(), Some(Vec::new()));
     let error = held.next_page().await.unwrap_err();
-    assert!(error.kind() == ErrorKind::Protocol && error.message().contains("same place"), "{error}");
+    assert!(error.kind() == ErrorKind::Protocol && error.message().contains("same page token"), "{error}");
     client.close(TTL).await.unwrap();
     assert_eq!(held.next_page().await.unwrap_err().kind(), ErrorKind::Closed);
     assert_eq!(*census.asked.lock().unwrap(), [7, 7], "no more than the driver lists at once");

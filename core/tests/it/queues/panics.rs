@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tenure_core::driver::{Cause, DeadCause, Settled};
-use tenure_core::queue::{Codec, Job, RetryPolicy};
+use tenure_core::queue::{Codec, Job, RetryPolicy, Undecodable};
 use tenure_core::{ErrorKind, Result};
 use tokio::time::{Instant, timeout};
 
@@ -35,7 +35,7 @@ async fn a_codec_that_panics_buries_the_message_and_the_worker_goes_on() {
         queue.push(&meal.to_owned()).await.unwrap();
     }
     let (eaten, mut meals) = tokio::sync::mpsc::unbounded_channel();
-    let worker = queue.worker().start(move |job: Job<String>| {
+    let worker = queue.worker().undecodable(Undecodable::Dead).start(move |job: Job<String>| {
         eaten.send(job.value).unwrap();
         async {}
     });

@@ -340,7 +340,7 @@ async fn what_a_small_backend_does_not_keep_of_a_message_is_refused_unsent() {
     queue.push(&short).id("a").dedup_window(SECOND * 10).await.unwrap();
     queue.recurring("r").every(SECOND).ensure(&short).await.unwrap();
     let (stage, _, _, queue) = staged_with(|caps| caps.request_bytes = 10);
-    refused(queue.recurring("r").every(SECOND).ensure(&short).await.unwrap_err(), "takes 10");
+    refused(queue.recurring("r").every(SECOND).ensure(&short).await.unwrap_err(), "at most 10");
     assert_eq!(pushed(&stage), Vec::<usize>::new());
 }
 

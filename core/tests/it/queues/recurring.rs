@@ -187,29 +187,113 @@ async fn crashes_use_up_the_attempts_of_an_occurrence_and_no_more() {
     assert_eq!(next(&queue).await.attempt(), 1);
 }
 
+async fn ensure_of(queue: &Queue<String>, text: &str, interval: Duration) -> Ensured {
+    let recurring = queue.recurring("report").every(interval).max_attempts(2);
+    timeout(ms(1_000), recurring.ensure(&text.to_owned())).await.expect("it waits for no occurrence").unwrap()
+}
+
 #[tokio::test(start_paused = true)]
-async fn another_schedule_or_payload_replaces_what_waits_and_waits_for_what_is_in_flight() {
+async fn a_program_that_is_deployed_more_often_than_its_message_comes_leaves_no_occurrence_out() {
+    for intervals in [[MINUTE, MINUTE], [MINUTE, MINUTE + ms(1)]] {
+        let (_, _, _, queue) = staged();
+        let times = Times::default();
+        let noted = Arc::clone(&times);
+        let worker = queue.worker().start(move |job: Job<String>| {
+            noted.lock().unwrap().push(job.occurrence.unwrap());
+            async {}
+        });
+        for version in 0..60 {
+            let ensured = ensure_of(&queue, &format!("version {version}"), intervals[version % 2]).await;
+            assert_eq!(ensured, if version == 0 { Ensured::Created } else { Ensured::Replaced });
+            sleep(ms(19_000)).await;
+        }
+        worker.unwrap().abort().await;
+        let times = times.lock().unwrap().clone();
+        assert!((18..=19).contains(&times.len()), "{} in 19 minutes", times.len());
+        assert!(times.windows(2).all(|pair| about(pair[1].duration_since(pair[0]).unwrap(), MINUTE)), "{times:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_payload_keeps_the_time_of_what_waits_and_another_interval_counts_from_the_time_before() {
     let (_, _, _, queue) = staged();
     ensure(&queue, MINUTE).await;
-    assert_eq!(ensure(&queue, MINUTE * 2).await, Ensured::Replaced);
-    assert!(about(due_in(&queue).await, MINUTE * 2));
-    let other = queue.recurring("report").every(MINUTE * 2).max_attempts(2).ensure(&"some".to_owned()).await;
-    assert_eq!(other.unwrap(), Ensured::Replaced);
+    let failed = next(&queue).await;
+    let time = failed.occurrence().unwrap();
+    failed.nack(MINUTE / 2).await.unwrap();
+    assert_eq!(ensure_of(&queue, "some", MINUTE).await, Ensured::Replaced);
+    assert!(about(due_in(&queue).await, MINUTE / 2));
+    let again = next(&queue).await;
+    assert_eq!((again.attempt(), again.occurrence(), again.value().unwrap().as_str()), (1, Some(time), "some"));
+    again.ack().await.unwrap();
+
+    // The last one was due half a minute ago.
+    for (interval, due) in [(MINUTE * 2, MINUTE * 3 / 2), (MINUTE, MINUTE / 2), (MINUTE / 4, Duration::ZERO)] {
+        assert_eq!(ensure_of(&queue, "some", interval).await, Ensured::Replaced);
+        assert!(about(due_in(&queue).await, due), "{interval:?}");
+    }
+    let caught_up = next(&queue).await;
+    assert_eq!(caught_up.occurrence().unwrap(), time + MINUTE / 2);
+    caught_up.ack().await.unwrap();
+    assert!(about(due_in(&queue).await, MINUTE / 4));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_waits_in_the_background_for_what_is_in_flight_and_the_last_one_wins() {
+    let (_, memory, _, queue) = staged();
+    ensure(&queue, MINUTE).await;
     let delivery = next(&queue).await;
-    assert_eq!(delivery.value().unwrap(), "some");
-    let changed = tokio::spawn({
-        let queue = queue.clone();
-        async move { ensure(&queue, MINUTE).await }
-    });
+    for text in ["some", "few"] {
+        assert_eq!(ensure_of(&queue, text, MINUTE).await, Ensured::Pending);
+    }
+    memory.faults().outage();
     sleep(MINUTE / 4).await;
-    assert!(!changed.is_finished());
-    assert_eq!(
-        queue.recurring("report").every(MINUTE * 2).max_attempts(2).ensure(&"some".into()).await.unwrap(),
-        Ensured::Unchanged
-    );
+    memory.faults().heal();
+    assert_eq!(delivery.value().unwrap(), "all");
     delivery.ack().await.unwrap();
-    assert_eq!(timeout(ms(2_000), changed).await.unwrap().unwrap(), Ensured::Replaced);
-    assert_eq!(queue.stats().await.unwrap().scheduled, 1);
+    sleep(ms(5_000)).await;
+    let info = queue.get(&id()).await.unwrap().unwrap();
+    assert_eq!((info.state, info.payload.as_bytes()), (MessageState::Scheduled, &b"few"[..]));
+    assert!(about(info.due_in, MINUTE * 3 / 4 - ms(5_000)), "{:?}", info.due_in);
+    assert_eq!(ensure_of(&queue, "few", MINUTE).await, Ensured::Unchanged);
+    let delivery = next(&queue).await;
+    assert_eq!(ensure_of(&queue, "none", MINUTE).await, Ensured::Pending);
+    assert_eq!(ensure_of(&queue, "few", MINUTE).await, Ensured::Unchanged, "and the change before is no longer wanted");
+    delivery.ack().await.unwrap();
+    sleep(ms(5_000)).await;
+    assert_eq!(queue.get(&id()).await.unwrap().unwrap().payload.as_bytes(), b"few");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_tells_and_counts_the_occurrences_that_it_does_not_handle() {
+    let (_, _, _, queue) = staged();
+    let queue = queue.lease(ms(100));
+    ensure(&queue, MINUTE).await;
+    sleep(MINUTE * 5 + MINUTE / 2).await; // nobody is there
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let tell = Arc::clone(&told);
+    let hook = move |event: &WorkerEvent| {
+        if let WorkerEvent::PassedOver { id, time, how } = event {
+            tell.lock().unwrap().push((id.clone(), *time, *how));
+        }
+    };
+    let worker = queue.worker().on_event(hook.clone()).start(async |_: Job<String>| ()).unwrap();
+    sleep(MINUTE / 4).await;
+    let stats = worker.abort().await;
+    assert_eq!((stats.occurrences_missed, stats.occurrences_failed, stats.handled), (1, 0, 0));
+    for _ in 0..2 {
+        std::mem::forget(next(&queue).await); // as a crash does
+    }
+    sleep(ms(200)).await;
+    let worker = queue.worker().on_event(hook).start(async |_: Job<String>| ()).unwrap();
+    sleep(MINUTE / 4).await;
+    let stats = worker.abort().await;
+    assert_eq!((stats.occurrences_missed, stats.occurrences_failed, stats.handled), (0, 1, 0));
+    let told = told.lock().unwrap().clone();
+    let [(missed, first, OccurrenceEnd::Missed), (_, second, OccurrenceEnd::Failed)] = &told[..] else {
+        panic!("{told:?}");
+    };
+    assert_eq!((missed, second.duration_since(*first).unwrap()), (&id(), MINUTE * 5));
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tenure_core::ErrorKind;
+use tenure_core::queue::Undecodable;
 use tenure_core::queue::{Ending, Job, Outcome, Queue, RetryPolicy, WorkerEvent};
 use tenure_memory::Operation;
 use tokio::sync::Notify;
@@ -93,6 +94,75 @@ fn a_worker_whose_runtime_ends_says_so() {
     drop(one);
     let error = other.block_on(worker.join()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Indeterminate);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shutdown_returns_though_a_handler_blocks_its_thread_and_names_its_message() {
+    let (_, _, _, queue) = staged();
+    queue.push(&"x".to_owned()).id("blocks").await.unwrap();
+    let (go_on, blocked) = std::sync::mpsc::channel::<()>();
+    let blocked = Mutex::new(blocked);
+    let worker = queue.worker().start(move |_: Job<String>| {
+        let _ = blocked.lock().unwrap().recv_timeout(LONG);
+        async {}
+    });
+    let worker = worker.unwrap();
+    while worker.stats().running.is_empty() {
+        std::thread::sleep(ms(5)); // the thread that looks after the runtime's timers may be the blocked one
+    }
+    let start = std::time::Instant::now();
+    let stats = worker.shutdown(ms(100)).await;
+    assert!(start.elapsed() < LONG / 2, "{:?}", start.elapsed());
+    assert_eq!(stats.running.iter().map(ToString::to_string).collect::<Vec<_>>(), ["blocks"]);
+    assert_eq!((stats.handled, stats.returned), (0, 0));
+    go_on.send(()).unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_one_worker_cannot_decode_waits_for_one_that_can() {
+    let (_, _, client, _) = staged();
+    let bytes = client.queue_of_bytes("notes").unwrap();
+    let texts = client.queue_with("notes", tenure_core::queue::Text).unwrap();
+    bytes.push(&b"\xff".to_vec()).await.unwrap();
+    let old = texts.worker().start(async |_: Job<String>| ()).unwrap();
+    until("it was tried", async || old.stats().undecodable == 2).await;
+    let stats = old.abort().await;
+    assert_eq!((stats.retried, stats.dead, stats.handled), (2, 0, 0));
+    let new = bytes.worker().start(async |job: Job<Vec<u8>>| {
+        assert!(job.last_failure.unwrap().as_str().starts_with("undecodable"));
+    });
+    let new = new.unwrap();
+    until("it is handled", async || new.stats().handled == 1).await;
+    new.abort().await;
+
+    // In the end, or at once, it is dead.
+    bytes.push(&b"\xff".to_vec()).await.unwrap();
+    let start = Instant::now();
+    let old = texts.worker().start(async |_: Job<String>| ()).unwrap();
+    while old.stats().dead == 0 {
+        tokio::time::sleep(ms(1_000)).await;
+    }
+    assert_eq!(old.abort().await.retried, 9);
+    assert!((LONG * 15..LONG * 32).contains(&start.elapsed()), "{:?}", start.elapsed());
+    bytes.push(&b"\xff".to_vec()).await.unwrap();
+    let strict = texts.worker().undecodable(Undecodable::Dead).start(async |_: Job<String>| ()).unwrap();
+    until("it is dead", async || strict.stats().dead == 1).await;
+    assert_eq!((strict.stats().retried, strict.stats().undecodable), (0, 1));
+    strict.abort().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delay_that_the_backend_does_not_keep_is_a_failure_that_says_so() {
+    for outcome in [Outcome::RetryAfter(Duration::MAX, None), Outcome::Later(Duration::MAX)] {
+        let (_, _, _, queue) = staged();
+        queue.push(&"x".to_owned()).id("x").await.unwrap();
+        let worker = queue.worker().retry(RetryPolicy::fixed(LONG));
+        let worker = worker.start(move |_: Job<String>| std::future::ready(outcome.clone())).unwrap();
+        until("it has failed", async || worker.stats().retried == 1).await;
+        let info = queue.get(&tenure_core::queue::MessageId::named("x").unwrap()).await.unwrap().unwrap();
+        assert!(info.due_in <= LONG && info.reason.unwrap().as_str().contains("is longer than"), "{:?}", info.due_in);
+        assert_eq!(worker.abort().await.put_off, 0);
+    }
 }
 
 #[tokio::test(start_paused = true)]

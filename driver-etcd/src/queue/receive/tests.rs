@@ -1,6 +1,6 @@
 //! Which messages a receive takes, and which of them it leaves, where several are at it.
 
-use tenure_core::driver::{Attempts, Delay, DelayQueueExt as _, NewMessage};
+use tenure_core::driver::{Attempts, Delay, NewMessage};
 use tenure_core::queue::QueueLimits;
 use tenure_testkit::EtcdCluster;
 
@@ -231,20 +231,6 @@ async fn where_others_are_faster_each_client_begins_somewhere_else_for_a_while()
 }
 
 #[tokio::test]
-async fn no_more_is_handed_out_than_was_asked_for_and_than_limits_allow() {
-    let (_cluster, driver) = served();
-    for text in ["a", "b", "c", "d"] {
-        push(&driver, text, 0, None).await;
-    }
-    let got = driver.inner.receive(&request(1)).await.unwrap();
-    assert_eq!((texts(&got.deliveries), got.next), (vec!["a"], Next::Now));
-    driver.inner.limit(&queue(), &QueueLimits::none().in_flight(3).unwrap()).await.unwrap();
-    let got = driver.receive(&request(9)).await.unwrap();
-    assert_eq!(texts(&got.deliveries), ["b", "c"]);
-    assert!(matches!(got.next, Next::In(_)), "{:?}", got.next);
-}
-
-#[tokio::test]
 async fn what_dies_is_counted_and_so_is_what_comes_again() {
     let (cluster, _) = served();
     let driver = EtcdDriver::new(format!("{}?max_dead_letters=1", cluster.url()).parse().unwrap());
@@ -342,30 +328,6 @@ async fn what_is_damaged_says_so_whatever_became_of_its_lease() {
     let dead = driver.inner.dead_list(&queue(), None, 9).await.unwrap().letters;
     assert_eq!((dead.len(), dead[0].cause), (1, DeadCause::Damaged));
     assert!(dead[0].reason.as_ref().unwrap().as_str().starts_with("damaged: "), "{:?}", dead[0].reason);
-}
-
-#[tokio::test]
-async fn what_a_key_held_back_comes_with_the_receive_that_buries_what_was_before_it() {
-    let (_cluster, driver) = served();
-    let once = message("a").with_key(Some(key())).with_attempts(Attempts::new(1).unwrap());
-    driver.inner.push(&queue(), &[once]).await.unwrap();
-    push(&driver, "b", 0, Some(key())).await;
-    assert_eq!(texts(&driver.inner.receive(&request(9)).await.unwrap().deliveries), ["a"]);
-    driver.inner.clock.stands_at(driver.inner.clock.now() + 60 * SECOND);
-    let received = driver.inner.receive(&request(9)).await.unwrap();
-    assert_eq!((texts(&received.deliveries), received.healed.dead), (vec!["b"], 1));
-}
-
-#[tokio::test]
-async fn the_first_of_what_becomes_due_and_of_the_leases_that_end_is_told() {
-    let (_cluster, driver) = served();
-    push(&driver, "a", 0, None).await;
-    let short = ReceiveRequest::new(queue(), 1, Lease::new(std::time::Duration::from_secs(1)).unwrap());
-    assert_eq!(driver.inner.receive(&short).await.unwrap().deliveries.len(), 1);
-    push(&driver, "b", 3, None).await;
-    let next = driver.inner.receive(&request(1)).await.unwrap().next;
-    let soon = matches!(next, Next::In(span) if span.as_millis() <= 2_000);
-    assert!(soon || next == Next::Now, "{next:?}"); // now, where the machine is slow
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test program uses a part")]
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,6 +26,15 @@ pub(crate) fn start(options: MariaDbOptions) -> MariaDbServer {
     server.create_database(DATABASE).unwrap();
     server.script(DATABASE, &install_sql()).unwrap();
     server
+}
+
+/// The unpacked folder of MySQL 8.0: that of the program which `mysql-8.0` leads to, in the folder that `TENURE_SERVERS` names, or where
+/// `cargo xtask test` puts it.
+pub(crate) fn mysql_8() -> PathBuf {
+    let usual = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/servers");
+    let link = std::env::var_os("TENURE_SERVERS").map_or(usual, PathBuf::from).join("mysql-8.0");
+    let program = link.canonicalize().unwrap_or_else(|error| panic!("no MySQL at {}: {error}", link.display()));
+    program.ancestors().nth(2).unwrap().to_owned()
 }
 
 /// Another client of the server.

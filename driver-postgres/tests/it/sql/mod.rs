@@ -155,7 +155,7 @@ impl Request {
 
     /// What is left of the lease after it was renewed for its ttl; `None` when it is lost.
     pub(crate) async fn renew(&self, session: &Client) -> Option<i64> {
-        let statement = "SELECT * FROM tenure.renew(ARRAY[$1::bytea], ARRAY[$2], $3)";
+        let statement = "SELECT * FROM tenure.renew(ARRAY[$1::bytea], ARRAY[$2], $3, true)";
         session.query_one(statement, &[&self.name, &self.token, &micros(self.ttl)]).await.unwrap().get(0)
     }
 

@@ -3,7 +3,6 @@
 #![allow(clippy::print_stdout, reason = "figures are for people")]
 #![allow(dead_code, reason = "each test program uses some of it")]
 
-pub(crate) mod mutate;
 pub(crate) mod queue;
 pub(crate) mod wire;
 

@@ -1,18 +1,23 @@
-//! An executor over one plain connection, which hears what it subscribes to and nothing else.
+//! A connection whose server, scripts and answers a test may change, and which hears no messages.
 
-use std::ops::RangeInclusive;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use tenure_redis_support::{ArgList, ExecError, Placement, RedisExecutor, Reply, SCRIPTS, ScriptCall};
+use tenure_redis::{RedisConfig, RedisSettings};
+use tenure_redis_support::{Dialer, Driver, Endpoint, ExecError, Listen, Reply, Request, Socket, scripts};
 use tenure_testkit::{RedisServer, Reply as Answer, RespClient};
 
 /// Many times what a thousand dead waiters take, or a list of all that a model has.
 const MOST_IN_A_ROW: u64 = 5_000;
 
-/// A client without a link: what it is not subscribed to by hand, it does not hear.
+/// Opens nothing: the one connection to its server sends all commands, and a test passes messages on by hand, if at all.
+/// Clones are the same.
+#[derive(Clone, Debug)]
+pub(crate) struct Wire(Arc<Inner>);
+
 #[derive(Debug)]
-pub(crate) struct Wire {
+struct Inner {
     connection: Mutex<RespClient>,
     edit: Option<Edit>,
     /// Which script ran last, and how often in a row: with something wrong in one that goes on where it ended, it may never say that
@@ -20,8 +25,10 @@ pub(crate) struct Wire {
     last: Mutex<(&'static str, u64)>,
     delifeq: Delifeq,
     /// How often `DELIFEQ` was sent for a lock, and the script of a release run.
-    pub(crate) by_value: AtomicU64,
-    pub(crate) scripts: AtomicU64,
+    by_value: AtomicU64,
+    scripts: AtomicU64,
+    /// The client's channel, and the receiver of its messages.
+    listen: Mutex<Option<Listen>>,
 }
 
 /// What becomes of `DELIFEQ`. But for the first one, the server is said to be one that has it.
@@ -69,10 +76,21 @@ impl Seeded {
     /// Wherever it is in the scripts; somewhere it has to be.
     pub(crate) fn edit(&self) -> Edit {
         let edit = Edit { from: self.from.into(), to: self.to.into() };
-        let sources = SCRIPTS.iter().map(|script| script.source()).chain([DELIFEQ]);
+        let sources = scripts().map(|(_, source, _)| source).chain([DELIFEQ]);
         assert!(sources.into_iter().any(|source| edit.concerns(source)), "no script has {:?}", self.from);
         edit
     }
+}
+
+/// The result of a run with a fault: how many steps passed, or the step that noticed the fault and what differed.
+pub(crate) type Fate = Result<u64, (u64, String)>;
+
+/// Counts a panic as noticed: scripts with a fault may answer anything.
+pub(crate) fn fate(run: impl FnOnce() -> Fate) -> Fate {
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().cloned().unwrap_or_default();
+        Err((0, format!("panicked: {text}")))
+    })
 }
 
 impl Wire {
@@ -80,7 +98,7 @@ impl Wire {
         Self::with(server, None)
     }
 
-    /// A client whose scripts have this wrong, in each that has such a place.
+    /// A connection whose scripts have this wrong, in each that has such a place.
     pub(crate) fn with(server: &RedisServer, edit: Option<Edit>) -> Self {
         Self::with_delifeq(server, edit, Delifeq::AsItIs)
     }
@@ -88,26 +106,40 @@ impl Wire {
     /// And this becomes of the command of a release that nobody waits for.
     pub(crate) fn with_delifeq(server: &RedisServer, edit: Option<Edit>, delifeq: Delifeq) -> Self {
         let connection = Mutex::new(server.connect().unwrap());
-        Self {
-            connection,
-            edit,
-            last: Mutex::new(("", 0)),
-            delifeq,
-            by_value: AtomicU64::new(0),
-            scripts: AtomicU64::new(0),
-        }
+        let (last, by_value, scripts, listen) = Default::default();
+        Self(Arc::new(Inner { connection, edit, last, delifeq, by_value, scripts, listen }))
+    }
+
+    /// A driver over this connection.
+    pub(crate) async fn driver(&self, settings: RedisSettings) -> Driver<Self> {
+        Driver::connect_on(self.clone(), RedisConfig::default().settings(settings)).await.unwrap()
+    }
+
+    /// The channel of the driver over this connection, and the receiver of its messages.
+    pub(crate) fn listen(&self) -> Listen {
+        self.0.listen.lock().unwrap().clone().expect("a driver was connected")
+    }
+
+    /// How often `DELIFEQ` was sent for a lock.
+    pub(crate) fn by_value(&self) -> u64 {
+        self.0.by_value.load(Ordering::Relaxed)
+    }
+
+    /// How often the script of a release ran.
+    pub(crate) fn scripts(&self) -> u64 {
+        self.0.scripts.load(Ordering::Relaxed)
     }
 
     fn delete_equal(&self, key: &str, value: &str) -> Result<Reply, ExecError> {
-        if key.contains("%rights") && !matches!(self.delifeq, Delifeq::AsItIs | Delifeq::Withheld(_)) {
+        if key.contains("%rights") && !matches!(self.0.delifeq, Delifeq::AsItIs | Delifeq::Withheld(_)) {
             return Ok(Reply::Int(0));
         }
-        self.by_value.fetch_add(u64::from(!key.contains("%rights")), Ordering::Relaxed);
-        let edit = self.edit.as_ref().filter(|edit| edit.concerns(DELIFEQ));
+        self.0.by_value.fetch_add(u64::from(!key.contains("%rights")), Ordering::Relaxed);
+        let edit = self.0.edit.as_ref().filter(|edit| edit.concerns(DELIFEQ));
         let source = edit.map_or(DELIFEQ.to_owned(), |edit| DELIFEQ.replacen(&edit.from, &edit.to, 1));
         let emulated = || self.call(&["EVAL", &source, "1", key, value].map(str::as_bytes));
         let lost = || ExecError::SentUnknown { message: "the reply was lost".into(), source: None };
-        match self.delifeq {
+        match self.0.delifeq {
             Delifeq::AsItIs => self.call(&["DELIFEQ", key, value].map(str::as_bytes)),
             Delifeq::Emulated => emulated(),
             Delifeq::Refused(text) | Delifeq::Withheld(text) => Err(ExecError::refused(text)),
@@ -118,25 +150,33 @@ impl Wire {
     }
 
     fn call(&self, words: &[&[u8]]) -> Result<Reply, ExecError> {
-        let answer = self.connection.lock().unwrap_or_else(PoisonError::into_inner).call(words).unwrap();
+        let answer = self.0.connection.lock().unwrap_or_else(PoisonError::into_inner).call(words).unwrap();
         translate(answer)
     }
 
-    fn edited(&self, call: &ScriptCall) -> Option<String> {
-        let edit = self.edit.as_ref().filter(|edit| edit.concerns(call.script.source()))?;
-        Some(call.script.source().replacen(&edit.from, &edit.to, 1))
-    }
-
-    fn script(&self, command: &str, subject: &str, call: &ScriptCall) -> Result<Reply, ExecError> {
+    /// Runs a script by its digest, or by its source with the fault in it.
+    fn script(&self, digest: &[u8], rest: &[&[u8]]) -> Result<Reply, ExecError> {
+        let (name, source, _) = scripts().find(|(.., sha1)| sha1.as_bytes() == digest).expect("a known script");
         {
-            let (name, mut last) = (call.script.name(), self.last.lock().unwrap_or_else(PoisonError::into_inner));
+            let mut last = self.0.last.lock().unwrap_or_else(PoisonError::into_inner);
             *last = if last.0 == name { (name, last.1 + 1) } else { (name, 1) };
             assert!(last.1 < MOST_IN_A_ROW, "{name} is sent without end");
         }
-        let count = call.keys.len().to_string();
-        let head = [command.as_bytes(), subject.as_bytes(), count.as_bytes()];
-        let rest = call.keys.iter().chain(ArgList::iter(&call.args));
-        self.call(&head.into_iter().chain(rest).collect::<Vec<_>>())
+        self.0.scripts.fetch_add(u64::from(name == "release"), Ordering::Relaxed);
+        match self.0.edit.as_ref().filter(|edit| edit.concerns(source)) {
+            None => self.call(&[&[&b"EVALSHA"[..], digest], rest].concat()),
+            Some(edit) => self.call(&[&[b"EVAL", source.replacen(&edit.from, &edit.to, 1).as_bytes()], rest].concat()),
+        }
+    }
+
+    fn info(&self) -> Result<Reply, ExecError> {
+        let mut answer = self.call(&[b"INFO"]);
+        if let Ok(Reply::Bytes(info)) = &mut answer
+            && !matches!(self.0.delifeq, Delifeq::AsItIs)
+        {
+            info.extend_from_slice(b"valkey_version:9.0.0\r\n");
+        }
+        answer
     }
 }
 
@@ -151,54 +191,39 @@ fn translate(answer: Answer) -> Result<Reply, ExecError> {
     })
 }
 
-impl RedisExecutor for Wire {
-    fn driver(&self) -> &'static str {
-        "wire"
+impl Dialer for Wire {
+    type Socket = Self;
+
+    const DRIVER: &'static str = "wire";
+    const SCHEME: &'static str = "";
+
+    fn agree(&self, config: RedisConfig) -> tenure_core::Result<RedisConfig> {
+        Ok(config)
     }
 
-    fn placement(&self) -> Placement {
-        Placement::OneServer
+    async fn dial(&self, _endpoint: &Endpoint, listen: Option<Listen>) -> Result<Self, ExecError> {
+        *self.0.listen.lock().unwrap() = listen;
+        Ok(self.clone())
     }
+}
 
-    fn homes(&self) -> Vec<(String, RangeInclusive<u16>)> {
-        vec![("wire".into(), 0..=16_383)]
-    }
-
-    async fn evalsha(&self, call: &ScriptCall) -> Result<Reply, ExecError> {
-        if call.script.name() == "release" {
-            self.scripts.fetch_add(1, Ordering::Relaxed);
+impl Socket for Wire {
+    async fn send(&self, request: &Request<'_>) -> Result<Reply, ExecError> {
+        let mut words = Vec::new();
+        request.each(|word| words.push(word.to_vec()));
+        let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+        match words[..] {
+            [b"EVALSHA", digest, ref rest @ ..] => self.script(digest, rest),
+            [b"DELIFEQ", key, value] => {
+                let text = |word| std::str::from_utf8(word).unwrap();
+                self.delete_equal(text(key), text(value))
+            }
+            [b"INFO"] => self.info(),
+            _ => self.call(&words),
         }
-        match self.edited(call) {
-            None => self.script("EVALSHA", call.script.sha1(), call),
-            Some(source) => self.script("EVAL", &source, call),
-        }
     }
 
-    async fn eval(&self, call: &ScriptCall) -> Result<Reply, ExecError> {
-        self.script("EVAL", call.script.source(), call)
+    async fn ended(&self) {
+        std::future::pending().await
     }
-
-    async fn command(&self, args: &[&str]) -> Vec<(String, Result<Reply, ExecError>)> {
-        if let ["DELIFEQ", key, value] = args {
-            return vec![("wire".into(), self.delete_equal(key, value))];
-        }
-        let words: Vec<&[u8]> = args.iter().map(|word| word.as_bytes()).collect();
-        let mut answer = self.call(&words);
-        if let (["INFO"], Ok(Reply::Bytes(info))) = (args, &mut answer)
-            && !matches!(self.delifeq, Delifeq::AsItIs)
-        {
-            info.extend_from_slice(b"valkey_version:9.0.0\r\n");
-        }
-        vec![("wire".into(), answer)]
-    }
-
-    async fn command_at(&self, _slot: u16, args: &[&str]) -> Result<Reply, ExecError> {
-        self.command(args).await.remove(0).1
-    }
-
-    fn identity(&self) -> Option<String> {
-        None
-    }
-
-    async fn close(&self) {}
 }

@@ -1,11 +1,10 @@
 //! The server and the store side by side, with clocks that only the script moves.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tenure_memory::{MemoryDriver, Wakeups};
-use tenure_redis_support::{ClientId, Keyspace, RedisLocks, WakeLink};
+use tenure_redis_support::{Driver, Heard, Listen};
 use tenure_testkit::{RedisServer, RespClient};
 use tokio::runtime::{Builder, Runtime};
 
@@ -29,22 +28,16 @@ struct Lab<'a> {
     by_value: u64,
     /// Hears for all clients but one.
     ear: RespClient,
-    wakes: Vec<(String, WakeLink)>,
+    wakes: Vec<Listen>,
     /// The server's clock, in microseconds since 1970.
     now: i64,
 }
 
 /// A client as its server knows it.
 struct Known {
-    keys: Keyspace,
-    wake: WakeLink,
     delifeq: Delifeq,
-    locks: RedisLocks<Wire>,
-}
-
-/// A driver that remembers nothing of earlier scripts.
-async fn begin(wire: Wire, setup: Setup, keys: &Keyspace, wake: &WakeLink) -> RedisLocks<Wire> {
-    RedisLocks::checked(wire, keys.clone(), setup.settings(), wake.clone()).await.unwrap()
+    wire: Wire,
+    locks: Driver<Wire>,
 }
 
 /// What went wrong, and at which move.
@@ -84,17 +77,15 @@ impl<'a> Lab<'a> {
         for setup in Setup::ALL {
             let mut alike = Vec::new();
             for client in 0..CLIENTS {
-                let settings = setup.settings();
-                let (keys, wake) = (Keyspace::of(&settings, ClientId::random()), WakeLink::default());
-                if client != DEAF {
-                    ear.call(&["SUBSCRIBE", &keys.wake_channel()]).unwrap();
-                }
-                wakes.push((keys.wake_channel(), wake.clone()));
                 // Every other one releases by one command what nobody waits for, whatever the server is.
                 let delifeq = if client % 2 == 0 { Delifeq::Emulated } else { Delifeq::AsItIs };
                 let wire = Wire::with_delifeq(server, edit.cloned(), delifeq);
-                let locks = begin(wire, setup, &keys, &wake).await;
-                alike.push(Known { keys, wake, delifeq, locks });
+                let locks = wire.driver(setup.settings()).await;
+                if client != DEAF {
+                    ear.call(&["SUBSCRIBE", &wire.listen().channel]).unwrap();
+                }
+                wakes.push(wire.listen());
+                alike.push(Known { delifeq, wire, locks });
             }
             clients.push((setup, alike));
         }
@@ -117,8 +108,8 @@ impl<'a> Lab<'a> {
             && kind.text() == "message"
         {
             let (channel, payload) = (channel.text(), payload.text());
-            let known = self.wakes.iter().find(|(known, _)| *known == channel);
-            known.expect("a client's channel").1.deliver(payload.as_bytes());
+            let known = self.wakes.iter().find(|known| known.channel == channel).expect("a client's channel");
+            (known.sink)(Heard::Message(payload.as_bytes()));
             reply = self.ear.read().unwrap();
         }
     }
@@ -133,12 +124,16 @@ impl<'a> Lab<'a> {
         let (setup, known) = known.expect("every setup has clients");
         // One that has heard of a waiter is wary for a while, longer than a script: it begins anew.
         for one in known.iter_mut().filter(|one| matches!(one.delifeq, Delifeq::Emulated)) {
-            let wire = Wire::with_delifeq(self.server, self.edit.clone(), one.delifeq);
-            one.locks = begin(wire, *setup, &one.keys, &one.wake).await;
+            let before = one.wire.listen().channel;
+            one.wire = Wire::with_delifeq(self.server, self.edit.clone(), one.delifeq);
+            one.locks = one.wire.driver(setup.settings()).await;
+            let now = one.wire.listen();
+            self.ear.call(&["UNSUBSCRIBE", &before]).unwrap();
+            self.ear.call(&["SUBSCRIBE", &now.channel]).unwrap();
+            *self.wakes.iter_mut().find(|known| known.channel == before).expect("a client's channel") = now;
         }
-        let real: Vec<_> = known.iter().map(|one| one.locks.clone()).collect();
-        let wires = real.clone();
-        let real = real.into_iter().map(Client::of).collect();
+        let real = known.iter().map(|one| Client::of(one.locks.clone())).collect();
+        let wires: Vec<Wire> = known.iter().map(|one| one.wire.clone()).collect();
         let stores: Vec<_> = (0..CLIENTS).map(|_| store.another_client()).collect();
         stores[DEAF].faults().set_wakeups(Wakeups::Unheard);
         let model = stores.into_iter().map(Client::of).collect();
@@ -155,7 +150,7 @@ impl<'a> Lab<'a> {
             self.pass(Duration::from_micros(one.after)).await;
             run.step(self, one.step, &mut cast).await.map_err(|what| Wrong { at, what })?;
         }
-        self.by_value += wires.iter().map(|locks| locks.executor().by_value.load(Ordering::Relaxed)).sum::<u64>();
+        self.by_value += wires.iter().map(Wire::by_value).sum::<u64>();
         Ok(script.moves.len() as u64)
     }
 }

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use tenure_core::driver::{AcquireRequest, Handing, Queueing, Ttl};
 use tenure_core::{FenceFloor, Label, OwnerId, OwnerToken};
-use tenure_redis::RedisSettings;
-use tenure_redis_support::{FenceScope, Fences};
+use tenure_redis::{Fences, RedisSettings};
 
 use crate::common::name;
 use tenure_models::Rng;
@@ -152,7 +151,7 @@ impl Setup {
         match self {
             Self::Usual => usual,
             Self::Counter => usual.fences(Fences::Counter).fence_floor(FenceFloor::new(FLOOR).unwrap()),
-            Self::OfTheName => usual.fence_scope(FenceScope::Name),
+            Self::OfTheName => usual.fence_per_name(),
         }
     }
 

@@ -7,7 +7,7 @@ use tenure_core::queue::QueueName;
 use tenure_models::Grow;
 use tenure_models::queue::{InMemory, Move, Op, Side, Source, Wrong, apply, difference};
 use tenure_redis::RedisSettings;
-use tenure_redis_support::{ClientId, Keyspace, RedisLocks, WakeLink};
+use tenure_redis_support::Driver;
 use tenure_testkit::{RedisServer, RespClient};
 use tokio::runtime::{Builder, Runtime};
 
@@ -21,7 +21,7 @@ pub(crate) struct Bench<'a> {
     runtime: Runtime,
     server: &'a RedisServer,
     control: RespClient,
-    redis: Arc<RedisLocks<Wire>>,
+    redis: Arc<Driver<Wire>>,
     now: i64,
 }
 
@@ -29,9 +29,7 @@ impl<'a> Bench<'a> {
     pub(crate) fn at(server: &'a RedisServer, edit: Option<&Edit>) -> Self {
         let runtime = Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
         let settings = RedisSettings::default().max_dead_letters(DEAD_LETTERS);
-        let keys = Keyspace::of(&settings, ClientId::random());
-        let wire = Wire::with(server, edit.cloned());
-        let redis = runtime.block_on(RedisLocks::checked(wire, keys, settings, WakeLink::default())).unwrap();
+        let redis = runtime.block_on(Wire::with(server, edit.cloned()).driver(settings));
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros() as i64;
         server.stop_clock_at(now).unwrap();
         Self { runtime, server, control: server.connect().unwrap(), redis: Arc::new(redis), now }

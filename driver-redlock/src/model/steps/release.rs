@@ -1,4 +1,4 @@
-//! What the driver makes of the answers when a hold is given back.
+//! The driver's conclusions from the answers to a release.
 
 use tenure_core::driver::Released;
 
@@ -7,7 +7,7 @@ use crate::node_set::NodeSet;
 use crate::quorum::{Freed, ReleaseTally, majority};
 
 impl Steps<'_> {
-    /// What is wrong with the driver's verdict on a release, if all nodes are told at once.
+    /// The error in the driver's verdict on a release, if all nodes receive it at once.
     pub(super) fn misjudged(&self, a: usize, tell: NodeSet) -> Option<&'static str> {
         let n = self.protocol.nodes;
         let has = |i: &usize| usize::from(self.state.nodes[*i].owner) == a + 1;

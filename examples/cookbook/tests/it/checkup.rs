@@ -7,7 +7,8 @@ use tenure::Client;
 use tenure::memory::MemoryDriver;
 
 #[tokio::test(start_paused = true)]
-async fn a_backend_that_is_well_is_not_talked_of_and_one_that_is_away_is_an_error() {
+async fn a_backend_that_is_well_is_not_talked_of_and_one_that_is_away_is_an_error()
+ {
     let driver = MemoryDriver::new();
     let (client, told) = (Client::new(driver.clone()), AtomicU32::new(0));
     let log = |_: &_| {

@@ -9,6 +9,9 @@ async fn the_programs_own_default_holds_where_the_environment_says_nothing() {
     let client = from_environment().await.unwrap();
     let guard = client.lock("a").acquire().await.unwrap();
     let left = guard.remaining();
-    assert!(left > Duration::from_secs(9) && left <= Duration::from_secs(10), "{left:?}");
+    assert!(
+        left > Duration::from_secs(9) && left <= Duration::from_secs(10),
+        "{left:?}"
+    );
     guard.release().await.unwrap();
 }

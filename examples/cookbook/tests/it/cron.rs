@@ -10,9 +10,13 @@ use tenure::memory::MemoryDriver;
 use tokio::time::sleep;
 
 #[tokio::test(start_paused = true)]
-async fn an_instance_that_is_cut_off_after_its_work_leaves_one_set_of_invoices() {
+async fn an_instance_that_is_cut_off_after_its_work_leaves_one_set_of_invoices()
+{
     let driver = MemoryDriver::new();
-    let (calls, invoices) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(BTreeSet::new())));
+    let (calls, invoices) = (
+        Arc::new(Mutex::new(Vec::new())),
+        Arc::new(Mutex::new(BTreeSet::new())),
+    );
     let mut instances = Vec::new();
     for number in 0..3 {
         let link = driver.another_client();
@@ -36,6 +40,9 @@ async fn an_instance_that_is_cut_off_after_its_work_leaves_one_set_of_invoices()
     sleep(Duration::from_secs(3600)).await;
     let calls = calls.lock().unwrap().clone();
     assert_eq!(calls.len(), 2, "delivered again, and then no more: {calls:?}");
-    assert!(calls[0].0 != calls[1].0 && calls[0].1 == calls[1].1, "by another instance: {calls:?}");
+    assert!(
+        calls[0].0 != calls[1].0 && calls[0].1 == calls[1].1,
+        "by another instance: {calls:?}"
+    );
     assert_eq!(invoices.lock().unwrap().len(), 1);
 }

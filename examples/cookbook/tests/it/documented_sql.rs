@@ -7,26 +7,42 @@ const DOCUMENTED: &str = include_str!("../../../../core/src/fence.rs");
 
 /// The claim and the write.
 fn statements() -> [&'static str; 2] {
-    let sql = DOCUMENTED.split("/// ```sql\n").nth(1).and_then(|rest| rest.split("/// ```").next());
-    let lines = sql.expect("a block of SQL").lines().map(|line| line.trim_start_matches("/// "));
+    let sql = DOCUMENTED
+        .split("/// ```sql\n")
+        .nth(1)
+        .and_then(|rest| rest.split("/// ```").next());
+    let lines = sql
+        .expect("a block of SQL")
+        .lines()
+        .map(|line| line.trim_start_matches("/// "));
     lines.collect::<Vec<_>>().try_into().expect("two statements")
 }
 
 /// The one for a write that depends on nothing, with its table and column filled in.
 fn blind_write() -> String {
-    let line = DOCUMENTED.lines().find_map(|line| line.strip_prefix("/// `UPDATE … "));
-    let rest = line.and_then(|line| line.split('`').next()).expect("the blind write");
+    let line =
+        DOCUMENTED.lines().find_map(|line| line.strip_prefix("/// `UPDATE … "));
+    let rest =
+        line.and_then(|line| line.split('`').next()).expect("the blind write");
     format!("UPDATE account {rest}").replace("SET …,", "SET balance = $3,")
 }
 
 /// One account with 100, whose column for fences is the documented one.
 fn books() -> Connection {
     const COLUMN: &str = "fence bigint NOT NULL DEFAULT 0";
-    let text: Vec<&str> = DOCUMENTED.lines().map(|line| line.trim_start_matches("/// ")).collect();
+    let text: Vec<&str> = DOCUMENTED
+        .lines()
+        .map(|line| line.trim_start_matches("/// "))
+        .collect();
     assert!(text.join(" ").contains(COLUMN));
     let db = Connection::open_in_memory().unwrap();
-    let table = format!("CREATE TABLE account (id text PRIMARY KEY, balance bigint, {COLUMN})");
-    db.execute_batch(&format!("{table}; INSERT INTO account (id, balance) VALUES ('7', 100)")).unwrap();
+    let table = format!(
+        "CREATE TABLE account (id text PRIMARY KEY, balance bigint, {COLUMN})"
+    );
+    db.execute_batch(&format!(
+        "{table}; INSERT INTO account (id, balance) VALUES ('7', 100)"
+    ))
+    .unwrap();
     db
 }
 
@@ -38,7 +54,8 @@ fn claim(db: &Connection, fence: i64) -> Option<i64> {
 
 /// How many rows were written.
 fn write(db: &Connection, sql: &str, fence: i64, to: i64) -> usize {
-    let params: [(&str, &dyn ToSql); 3] = [("$1", &fence), ("$2", &"7"), ("$3", &to)];
+    let params: [(&str, &dyn ToSql); 3] =
+        [("$1", &fence), ("$2", &"7"), ("$3", &to)];
     db.execute(sql, &params).unwrap()
 }
 

@@ -6,15 +6,19 @@ use tenure::memory::{MemoryDriver, Operation};
 use tenure::{Client, ErrorKind, Result};
 use tokio::time::sleep;
 
-/// The code under test: it is given a client, and knows no backend.
+/// The code under test: it takes a client, and knows no backend.
 async fn report(client: &Client) -> Result<&'static str> {
-    let Some(guard) = client.lock("report").try_acquire().await? else { return Ok("somebody is at it") };
-    guard.run(sleep(Duration::from_secs(600))).await?; // work of ten minutes
+    let Some(guard) = client.lock("report").try_acquire().await? else {
+        return Ok("another client writes it");
+    };
+    // Work of ten minutes.
+    guard.run(sleep(Duration::from_secs(600))).await?;
     guard.release().await?;
     Ok("written")
 }
 
-#[tokio::test(start_paused = true)] // no test waits for ten minutes
+// The clock is paused: no test waits for ten minutes.
+#[tokio::test(start_paused = true)]
 async fn the_backend_goes_away_in_the_middle() {
     let driver = MemoryDriver::new();
     let client = Client::new(driver.clone());
@@ -24,17 +28,22 @@ async fn the_backend_goes_away_in_the_middle() {
         sleep(Duration::from_secs(60)).await;
         driver.faults().outage();
     };
-    let (told, ()) = tokio::join!(report(&client), cut);
-    assert_eq!(told.unwrap_err().kind(), ErrorKind::Lost, "the work was dropped when its lease ended");
+    let (report, ()) = tokio::join!(report(&client), cut);
+    // The work was dropped when its lease ended.
+    assert_eq!(report.unwrap_err().kind(), ErrorKind::Lost);
     driver.faults().heal();
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_answer_is_lost_and_nothing_stays_behind() {
     let driver = MemoryDriver::new();
-    let (client, other) = (Client::new(driver.clone()), Client::new(driver.another_client()));
-    driver.faults().lose_reply_next(Operation::Acquire); // granted, and nobody was told
-    assert_eq!(report(&client).await.unwrap_err().kind(), ErrorKind::Indeterminate);
-    client.close(Duration::from_secs(5)).await.unwrap(); // waits until all is given back
+    let (client, other) =
+        (Client::new(driver.clone()), Client::new(driver.another_client()));
+    // The lock is granted, and the reply is lost.
+    driver.faults().lose_reply_next(Operation::Acquire);
+    let unknown = report(&client).await.unwrap_err();
+    assert_eq!(unknown.kind(), ErrorKind::Indeterminate);
+    // Waits until everything is released.
+    client.close(Duration::from_secs(5)).await.unwrap();
     assert_eq!(report(&other).await.unwrap(), "written");
 }

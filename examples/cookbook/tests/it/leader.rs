@@ -1,4 +1,4 @@
-//! The leader is cut off, and goes on working as far as it can.
+//! The leader is cut off, and continues to work as far as it can.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -27,22 +27,33 @@ impl Drop for Noting {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_is_cut_off_stops_before_the_next_begins_and_its_late_write_is_refused() {
-    let (driver, terms, gate) = (MemoryDriver::new(), Arc::new(Mutex::new(Vec::new())), Arc::new(FenceGate::new()));
+async fn a_leader_that_is_cut_off_stops_before_the_next_begins_and_its_late_write_is_refused()
+ {
+    let (driver, terms, gate) = (
+        MemoryDriver::new(),
+        Arc::new(Mutex::new(Vec::new())),
+        Arc::new(FenceGate::new()),
+    );
     let mut links = Vec::new();
     for who in 0..2 {
-        let (link, terms, gate) = (driver.another_client(), Arc::clone(&terms), Arc::clone(&gate));
+        let (link, terms, gate) =
+            (driver.another_client(), Arc::clone(&terms), Arc::clone(&gate));
         let client = Client::new(link.clone());
         links.push(link);
         tokio::spawn(async move {
             lead(&client, &format!("node-{who}"), |fence| {
                 let now = Instant::now();
-                let noting = Noting(Arc::clone(&terms), Term { who, fence, from: now, until: now });
+                let noting = Noting(
+                    Arc::clone(&terms),
+                    Term { who, fence, from: now, until: now },
+                );
                 let gate = Arc::clone(&gate);
                 async move {
                     let _noting = noting;
                     loop {
-                        gate.admit(fence).expect("the work stops before somebody else leads");
+                        gate.admit(fence).expect(
+                            "the work stops before somebody else leads",
+                        );
                         sleep(Duration::from_millis(100)).await;
                     }
                 }
@@ -52,8 +63,11 @@ async fn a_leader_that_is_cut_off_stops_before_the_next_begins_and_its_late_writ
     }
     let told = Arc::new(Mutex::new(Vec::new()));
     let watching = {
-        let (client, told) = (Client::new(driver.another_client()), Arc::clone(&told));
-        tokio::spawn(async move { follow(&client, |address| told.lock().unwrap().push(address)).await })
+        let (client, told) =
+            (Client::new(driver.another_client()), Arc::clone(&told));
+        tokio::spawn(async move {
+            follow(&client, |address| told.lock().unwrap().push(address)).await
+        })
     };
     let other = |who: usize| 1 - who;
     let first = loop {
@@ -63,7 +77,11 @@ async fn a_leader_that_is_cut_off_stops_before_the_next_begins_and_its_late_writ
         }
     };
     sleep(Duration::from_secs(60)).await;
-    assert_eq!(gate.seen(), Some(first), "a term lasts as long as nothing happens");
+    assert_eq!(
+        gate.seen(),
+        Some(first),
+        "a term lasts as long as nothing happens"
+    );
     links.iter().for_each(|link| link.faults().outage()); // who leads is not known here: first both, then the one that stands by
     sleep(Duration::from_secs(20)).await;
     let lost = terms.lock().unwrap()[0].clone();
@@ -77,11 +95,23 @@ async fn a_leader_that_is_cut_off_stops_before_the_next_begins_and_its_late_writ
     links[other(lost.who)].faults().outage();
     sleep(Duration::from_secs(40)).await;
     let terms = terms.lock().unwrap().clone();
-    assert_eq!(terms.iter().map(|term| term.who).collect::<Vec<_>>(), [lost.who, other(lost.who)]);
-    assert!(terms[0].until <= terms[1].from && terms[0].fence < terms[1].fence, "{terms:?}");
+    assert_eq!(
+        terms.iter().map(|term| term.who).collect::<Vec<_>>(),
+        [lost.who, other(lost.who)]
+    );
+    assert!(
+        terms[0].until <= terms[1].from && terms[0].fence < terms[1].fence,
+        "{terms:?}"
+    );
     assert!(gate.seen().unwrap() > second, "and the first one again");
     assert!(!watching.is_finished());
-    let told: Vec<String> = told.lock().unwrap().iter().flatten().cloned().collect();
-    let [here, there] = [lost.who, other(lost.who)].map(|who| format!("node-{who}"));
-    assert_eq!(told, [here.clone(), there, here], "whoever asks is sent to each leader in turn");
+    let told: Vec<String> =
+        told.lock().unwrap().iter().flatten().cloned().collect();
+    let [here, there] =
+        [lost.who, other(lost.who)].map(|who| format!("node-{who}"));
+    assert_eq!(
+        told,
+        [here.clone(), there, here],
+        "whoever asks is sent to each leader in turn"
+    );
 }

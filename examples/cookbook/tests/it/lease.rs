@@ -9,9 +9,11 @@ use tenure::{Client, ErrorKind, FenceGate};
 use tokio::time::{Instant, sleep};
 
 #[tokio::test(start_paused = true)]
-async fn the_work_is_dropped_before_the_next_holder_begins_and_its_late_write_is_refused() {
+async fn the_work_is_dropped_before_the_next_holder_begins_and_its_late_write_is_refused()
+ {
     let driver = MemoryDriver::new();
-    let (anna, bert) = (Client::new(driver.clone()), Client::new(driver.another_client()));
+    let (anna, bert) =
+        (Client::new(driver.clone()), Client::new(driver.another_client()));
     let (gate, start) = (FenceGate::new(), Instant::now());
 
     let cut = async {
@@ -25,8 +27,14 @@ async fn the_work_is_dropped_before_the_next_holder_begins_and_its_late_write_is
     };
     let (told, ()) = tokio::join!(rebuild(&anna, work), cut);
     assert_eq!(told.unwrap_err().kind(), ErrorKind::Lost);
-    assert!(start.elapsed() < Duration::from_secs(90), "within a ttl of the cut");
+    assert!(
+        start.elapsed() < Duration::from_secs(90),
+        "within a ttl of the cut"
+    );
 
     rebuild(&bert, async |fence| gate.admit(fence).unwrap()).await.unwrap();
-    assert!(gate.admit(*fence.get().unwrap()).is_err(), "Anna was paused just before a write, and makes it now");
+    assert!(
+        gate.admit(*fence.get().unwrap()).is_err(),
+        "Anna was paused just before a write, and makes it now"
+    );
 }

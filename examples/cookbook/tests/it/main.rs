@@ -1,5 +1,6 @@
 //! The tests of the recipes: each pauses in the worst place.
 
+mod any_backend;
 mod checkup;
 mod configuration;
 mod cron;
@@ -11,6 +12,7 @@ mod leader;
 mod lease;
 mod once;
 mod payment;
+mod payment_sqlx;
 mod reminders;
 mod shipment;
 mod sql_page;

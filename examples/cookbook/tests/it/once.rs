@@ -9,7 +9,8 @@ use tenure::{Client, ErrorKind};
 use tokio::time::sleep;
 
 #[tokio::test(start_paused = true)]
-async fn instances_that_come_late_find_the_lock_taken_though_the_work_is_done() {
+async fn instances_that_come_late_find_the_lock_taken_though_the_work_is_done()
+{
     let (driver, done) = (MemoryDriver::new(), Cell::new(0));
     for hour in 1..=3 {
         for _ in 0..3 {
@@ -24,9 +25,11 @@ async fn instances_that_come_late_find_the_lock_taken_though_the_work_is_done() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_cut_off_at_work_is_told_and_the_work_may_begin_again_elsewhere() {
+async fn who_is_cut_off_at_work_is_told_and_the_work_may_begin_again_elsewhere()
+{
     let driver = MemoryDriver::new();
-    let (link, other) = (driver.another_client(), Client::new(driver.another_client()));
+    let (link, other) =
+        (driver.another_client(), Client::new(driver.another_client()));
     let cut_off = async || {
         link.faults().outage();
         sleep(Duration::from_secs(3600)).await;
@@ -34,5 +37,8 @@ async fn who_is_cut_off_at_work_is_told_and_the_work_may_begin_again_elsewhere()
     let told = once(&Client::new(link.clone()), cut_off).await.unwrap_err();
     assert_eq!(told.kind(), ErrorKind::Lost);
     sleep(Duration::from_secs(300)).await;
-    assert!(once(&other, async || ()).await.unwrap(), "no lock stands for ever");
+    assert!(
+        once(&other, async || ()).await.unwrap(),
+        "no lock stands for ever"
+    );
 }

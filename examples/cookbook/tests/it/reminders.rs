@@ -11,10 +11,15 @@ use tenure::queue::Queue;
 use tokio::time::{Instant, sleep};
 
 #[tokio::test(start_paused = true)]
-async fn a_reminder_is_sent_once_when_it_is_due_although_it_was_pushed_twice_and_failed_once() {
+async fn a_reminder_is_sent_once_when_it_is_due_although_it_was_pushed_twice_and_failed_once()
+ {
     let client = Client::new(MemoryDriver::new());
     let queue: Queue<String> = client.queue("reminders").unwrap();
-    let (start, sent, calls) = (Instant::now(), Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicU32::new(0)));
+    let (start, sent, calls) = (
+        Instant::now(),
+        Arc::new(Mutex::new(Vec::new())),
+        Arc::new(AtomicU32::new(0)),
+    );
     let worker = serve(&client, {
         let (sent, calls) = (Arc::clone(&sent), Arc::clone(&calls));
         move |text| {
@@ -22,7 +27,11 @@ async fn a_reminder_is_sent_once_when_it_is_due_although_it_was_pushed_twice_and
             if !failed {
                 sent.lock().unwrap().push((text, start.elapsed()));
             }
-            std::future::ready(if failed { Err("the gateway is away".to_owned()) } else { Ok(()) })
+            std::future::ready(if failed {
+                Err("the gateway is away".to_owned())
+            } else {
+                Ok(())
+            })
         }
     })
     .unwrap();
@@ -39,5 +48,8 @@ async fn a_reminder_is_sent_once_when_it_is_due_although_it_was_pushed_twice_and
     assert_eq!(calls.load(Ordering::Relaxed), 2, "once more after the failure");
     let sent = sent.lock().unwrap().clone();
     let [(text, after)] = &sent[..] else { panic!("sent once: {sent:?}") };
-    assert!(text == "pay the bill" && *after >= Duration::from_secs(3600), "{after:?}");
+    assert!(
+        text == "pay the bill" && *after >= Duration::from_secs(3600),
+        "{after:?}"
+    );
 }

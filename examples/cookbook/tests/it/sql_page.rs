@@ -14,13 +14,23 @@ struct Page {
 }
 
 fn page() -> (Connection, Page) {
-    let blocks: Vec<&str> =
-        PAGE.split("```sql\n").skip(1).filter_map(|rest| rest.split("```").next()).map(str::trim).collect();
-    let [table, claim, write, blind, create, guard] = blocks[..] else { panic!("six blocks of SQL: {blocks:#?}") };
-    assert!(guard.contains("tenure.guard("), "that of PostgreSQL is the driver's test");
+    let blocks: Vec<&str> = PAGE
+        .split("```sql\n")
+        .skip(1)
+        .filter_map(|rest| rest.split("```").next())
+        .map(str::trim)
+        .collect();
+    let [table, claim, write, blind, create, guard] = blocks[..] else {
+        panic!("six blocks of SQL: {blocks:#?}")
+    };
+    assert!(
+        guard.contains("tenure.guard("),
+        "that of PostgreSQL is the driver's test"
+    );
     let db = Connection::open_in_memory().unwrap();
     db.execute_batch(table).unwrap();
-    db.execute("INSERT INTO account (id, balance) VALUES ('7', 100)", []).unwrap();
+    db.execute("INSERT INTO account (id, balance) VALUES ('7', 100)", [])
+        .unwrap();
     (db, Page { claim, write, blind, create })
 }
 
@@ -32,7 +42,8 @@ fn read(db: &Connection, sql: &str, fence: i64, id: &str) -> Option<i64> {
 
 /// How many rows were written.
 fn write(db: &Connection, sql: &str, fence: i64, to: i64) -> usize {
-    let params: [(&str, &dyn ToSql); 3] = [("$1", &fence), ("$2", &"7"), ("$3", &to)];
+    let params: [(&str, &dyn ToSql); 3] =
+        [("$1", &fence), ("$2", &"7"), ("$3", &to)];
     db.execute(sql, &params).unwrap()
 }
 
@@ -41,10 +52,18 @@ fn nobody_loses_the_update_of_the_next_holder() {
     let (db, page) = page();
     let (anna, bert) = (41, 42);
     assert_eq!(read(&db, page.claim, anna, "7"), Some(100));
-    assert_eq!(read(&db, page.claim, bert, "7"), Some(100), "Anna is paused past her lease");
+    assert_eq!(
+        read(&db, page.claim, bert, "7"),
+        Some(100),
+        "Anna is paused past her lease"
+    );
     assert_eq!(write(&db, page.write, anna, 110), 0);
     assert_eq!(write(&db, page.write, bert, 105), 1);
-    assert_eq!(read(&db, page.claim, anna, "7"), None, "and she claims no more");
+    assert_eq!(
+        read(&db, page.claim, anna, "7"),
+        None,
+        "and she claims no more"
+    );
     assert_eq!(read(&db, page.claim, bert, "7"), Some(105));
 }
 
@@ -52,7 +71,11 @@ fn nobody_loses_the_update_of_the_next_holder() {
 fn a_write_that_depends_on_nothing_is_one_statement() {
     let (db, page) = page();
     assert_eq!(
-        [write(&db, page.blind, 42, 1), write(&db, page.blind, 41, 2), write(&db, page.blind, 42, 3)],
+        [
+            write(&db, page.blind, 42, 1),
+            write(&db, page.blind, 41, 2),
+            write(&db, page.blind, 42, 3)
+        ],
         [1, 0, 1]
     );
     assert_eq!(read(&db, page.claim, 42, "7"), Some(3));
@@ -62,8 +85,20 @@ fn a_write_that_depends_on_nothing_is_one_statement() {
 fn a_row_is_claimed_and_created_in_one_statement() {
     let (db, page) = page();
     assert_eq!(read(&db, page.create, 42, "8"), Some(0), "it is created");
-    assert_eq!(read(&db, page.create, 41, "8"), None, "an earlier holder comes too late");
-    assert_eq!(read(&db, page.create, 43, "8"), Some(0), "a later one claims it");
+    assert_eq!(
+        read(&db, page.create, 41, "8"),
+        None,
+        "an earlier holder comes too late"
+    );
+    assert_eq!(
+        read(&db, page.create, 43, "8"),
+        Some(0),
+        "a later one claims it"
+    );
     assert_eq!(read(&db, page.claim, 42, "8"), None);
-    assert_eq!(read(&db, page.create, 44, "7"), Some(100), "what is there stays");
+    assert_eq!(
+        read(&db, page.create, 44, "7"),
+        Some(100),
+        "what is there stays"
+    );
 }

@@ -194,7 +194,7 @@ fn what_is_asked_of_a_whole_queue_is_said() {
 
 #[test]
 fn queues_are_listed_by_their_groups() {
-    let settings = RedisSettings::default().fence_scope(FenceScope::Name);
+    let settings = RedisSettings::default().fence_per_name();
     let calls = Calls::new(space(FenceScope::Name).over_slots(), settings);
     assert_eq!(told(&calls.queue_list(0xa7, None, 5)), "queue_list {tenure:dq%-a7} | - 5");
     assert_eq!(told(&calls.queue_list(0, Some(b"q"), 257)), "queue_list {tenure:dq%-00} | (q 257");

@@ -1,4 +1,4 @@
-//! Queues over servers in memory: what is sent, how often, and what is made of refusals.
+//! Queues over servers in memory: which requests are sent, how often, and how refusals are reported.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -11,10 +11,9 @@ use crate::config::{RedisConfig, Topology};
 use crate::error::ExecError;
 use crate::keyspace::{ClientId, Keyspace};
 use crate::link::scene::{Called, Scene, called, fit, server, slot_map};
-use crate::remote::Remote;
 use crate::settings::RedisSettings;
 
-type Driver = RedisLocks<Remote<Scene>>;
+type Driver = crate::lock::Driver<Scene>;
 type Answer = std::result::Result<Reply, ExecError>;
 
 fn queue() -> QueueName {
@@ -37,7 +36,7 @@ async fn connected(answer: impl Fn(Called<'_>) -> Answer + Send + Sync + 'static
         None => answer(called(command).unwrap_or_else(|| panic!("{command}"))),
     });
     let settings = RedisSettings::default().max_backlog(8).unwrap();
-    let driver = RedisLocks::connect(scene.clone(), &RedisConfig::tcp("a", 1).settings(settings)).await.unwrap();
+    let driver = Driver::connect_on(scene.clone(), RedisConfig::tcp("a", 1).settings(settings)).await.unwrap();
     (scene, driver)
 }
 
@@ -87,7 +86,7 @@ async fn a_full_queue_says_how_much_it_holds_and_an_unfit_server_takes_nothing()
     assert_eq!((error.kind(), scene.calls("queue_push").len()), (ErrorKind::Misconfigured, 1));
 }
 
-/// From now on the server tells this of itself, on a new connection; turns are answered.
+/// From now on the server answers `INFO` with this, on a new connection; turns are answered.
 async fn unfit(scene: &Scene, info: Reply) {
     tokio::time::sleep(Duration::from_millis(1_500)).await; // what was connected for so long is replaced at once
     let info = Arc::new(info);
@@ -233,7 +232,7 @@ async fn the_queues_of_a_cluster_are_told_in_order_over_all_their_groups() {
         _ => Ok(fit(command).unwrap_or_else(|| panic!("{command}"))),
     });
     let config = RedisConfig::new(Topology::Cluster(vec![a]));
-    let driver: Driver = RedisLocks::connect(scene.clone(), &config).await.unwrap();
+    let driver = Driver::connect_on(scene.clone(), config).await.unwrap();
     let count = living.len();
     for (max, whole) in [(1_000, true), (count, true), (count - 1, false), (37, false)] {
         let page = driver.list_queues(None, max).await.unwrap();

@@ -27,6 +27,7 @@ local function next_fence()
         kept, count = string.format('%.0f', last + 1), 1
       end
     end
+    -- The command above has overwritten the counter, which must neither go back nor lose what shows its damage.
     redis.call('SET', F, kept)
     if not sound then fence, text = nil, string.sub(found, 1, 64) end
   end

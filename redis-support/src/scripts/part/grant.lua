@@ -10,6 +10,7 @@ if found > 0 then
   local bad = refusal(value, 'GET')
   if bad then return bad end
   if type(value) == 'table' then redis.call('HLEN', K) end -- a key that is no hash either is no lock, and the error says so
+  -- Before the queue: a repeated request, or one of a waiter to which the lock was handed over, has its lease already.
   if type(value) == 'string' and string.sub(value, 1, 22) == token then
     local own, fence, ahead = flag_of(value), string.match(value, '^[^;]*;.;(%d+);(%-?%d*)')
     -- So it was not abandoned: that would have ended the lease.

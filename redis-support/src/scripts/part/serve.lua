@@ -47,6 +47,7 @@ local function serve(asker)
     end
     last = budget - 1
   until found or not waiters[1]
+  -- Behind the loop, which reads the queue by position.
   if gone[1] then drop(unpack(gone)) end
   budget = budget - #gone
   return found, dies

@@ -4,6 +4,7 @@
 -- @include part/serve.lua
 local head
 head, dies = serve(member)
+-- With the budget used up, a live waiter may come behind the dead ones: then nothing is taken.
 free = budget > 0 and (head or member) == member
 if free and head then drop(member) end
 if not free then value, waiting = redis.call('GET', K), redis.call('ZCARD', Q) end

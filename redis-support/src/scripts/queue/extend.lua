@@ -17,6 +17,7 @@ for i, id in ipairs(ids) do
   answers[i] = 0
   if states[i] and ends and string.sub(states[i], 12, 25) == string.sub(ARGV[2 * i], 15, 28) then
     ends = tonumber(ends)
+    -- An ended lease is not revived: the next receive may hand the message to another client.
     if ends > 2 * now + 1 then
       local asked = 2 * (now + tonumber(ARGV[2 * i + 1])) + 1
       if asked > ends then

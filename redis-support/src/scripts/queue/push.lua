@@ -42,6 +42,7 @@ end
 
 -- @include queue/part/seldom.lua
 tick()
+-- Before the first write: a full queue refuses the whole batch.
 if limit > 0 then
   local fresh = 0
   for i = 5, #ARGV, 3 do
@@ -60,6 +61,7 @@ local times, delay, place_of, place_text = nil, nil, nil, nil -- those of the me
 
 local function store()
   save()
+  -- Before they are there: it compares them with the head of the timeline as it was.
   if heard then seldom().expect(soonest) end
   redis.call('ZADD', T, unpack(scores))
   redis.call('HSET', M, unpack(records))
@@ -83,6 +85,7 @@ for i = 5, #ARGV, 3 do
   if name ~= '' then
     named = true
     replaces, name = string.sub(name, 1, 1) == 'r', string.sub(name, 2)
+    -- An earlier message of this batch can be replaced only when it is stored.
     if batch[name] and replaces then store() end
     if batch[name] and not replaces then state = batch[name] else state, old, place, score = seldom().known(name) end
     replaces = replaces and (state == 1 or state == 2)
@@ -93,6 +96,7 @@ for i = 5, #ARGV, 3 do
     number = number + 1
     local id = string.format('%014x', number)
     if name ~= '' then
+      -- Before the first name is written: this is what a server out of memory refuses.
       if not next(batch) then save() end
       if replaces then made.replace(old, place, score) end
       redis.call('HSET', I, 'n' .. name, id)

@@ -21,9 +21,11 @@ if found then place, score = find(found) end
 if not place then return 0 end
 local state = standing(place, score)
 if state == 3 or state == 4 then return state end
+-- The first write, which a server out of memory refuses: nothing has changed then.
 insert(found, 2 * (now + delay))
 local _, key = about(record)
 if place == 'H' then unhold(found, key, score) end
+-- The lease of its last delivery has ended: that receipt must not settle the message any more.
 if place == 'T' and score % 2 == 1 then
   local last = redis.call('HGET', R, found) or first_state(record)
   redis.call('HDEL', R, found)

@@ -18,6 +18,7 @@ for i = 2, #due, 2 do
   if tonumber(due[i]) % 2 == 1 then ended = ended + 1 end
 end
 local ready = redis.call('ZCOUNT', T, '-inf', edge)
+-- R keeps a delivery whose lease has ended until the next receive, and the message counts as ready meanwhile.
 local in_flight = redis.call('HLEN', R) - ended
 local scheduled = math.max(redis.call('ZCARD', T) - ready - in_flight, 0)
 local oldest = due[2] and math.floor(tonumber(due[2]) / 2) or now

@@ -45,7 +45,9 @@ end
 -- @include queue/part/receive.lua
 local ahead = max > 0 and floor_ahead()
 if ahead then return ahead end
+-- In this order: the same run hands out what a settlement made due, or made room for.
 local answers = settle(10)
 local received = max > 0 and receive() or {}
+-- Last, when it is known what remains for other clients.
 if made then made.wake() end
 return {answers, received}

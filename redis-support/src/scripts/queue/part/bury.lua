@@ -5,6 +5,7 @@ local POSTPONED = 60000000
 
 -- `record` may be nil when the state says that it has neither name nor key.
 local function bury(id, state, doom, record)
+  -- Deletions first: they work without memory, and let the next ones work.
   redis.call('ZREM', T, id)
   redis.call('HDEL', R, id)
   local full = redis.call('ZCARD', D) >= dead_cap

@@ -20,6 +20,7 @@ local function settle(from)
     if not state or settled[id] or sub(state, 12, 25) ~= sub(arg, 15, 28) then
       answers[i] = 0
     else
+      -- A receipt that is in the run twice is stale the second time.
       settled[id] = true
       valid[#valid + 1] = id
       if byte(arg, 29) == 97 then -- 'a'

@@ -14,6 +14,7 @@ end
 
 local function settle_other(id, state, arg)
   tick()
+  -- First, since it works without memory; from here on the receipt is stale.
   redis.call('HDEL', R, id)
   local kind, attempt = string.sub(arg, 29, 29), attempt_of(state)
   local doom
@@ -26,6 +27,7 @@ local function settle_other(id, state, arg)
   elseif kind == 'c' then
     state = recur(id, state, arg)
   else
+    -- A return and a parking give the attempt back.
     state = after(state, attempt - 1, kind == 'b' and 'B' or 'P', '-')
   end
   if doom then return bury(id, state, doom) and 2 or 3 end

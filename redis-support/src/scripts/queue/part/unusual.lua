@@ -40,6 +40,7 @@ end
 -- Makes a message ready for its delivery: its state, as string.format takes it with the fence, its turn and the reason. Or
 -- moves it out of the way: nil, and whether the order of the others changed. `counts` is what a receive returns.
 local function prepare(id, ended, score, record, state, counts)
+  -- A delivery whose lease ended was not settled, so its state is in R still.
   if ended then state = redis.call('HGET', R, id) or state end
   if not record then
     redis.call('ZREM', T, id)
@@ -53,6 +54,7 @@ local function prepare(id, ended, score, record, state, counts)
   if not why then state = state or first_state(record) end
   if doom ~= '-' then
     put_held() -- one of them may go now
+    -- A death can free a key, and then earlier reads of keys are out of date.
     in_flight = {}
     local dead, freed
     if why then

@@ -101,10 +101,11 @@ pub(crate) fn declare(backend: &Backend) -> Declared {
         Some(census) => declared.census(census.capabilities()),
         None => declared,
     };
-    match backend.queue() {
+    let declared = match backend.queue() {
         Some(queue) => declared.queue(queue.capabilities()),
         None => declared,
-    }
+    };
+    if backend.queue_admin().is_some() { declared } else { declared.without_queue_admin() }
 }
 
 /// Does something bad to memory stores, and to all links to them.

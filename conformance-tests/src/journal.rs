@@ -11,8 +11,8 @@ use tenure_core::driver::{
     AcquireRequest, Acquisition, Backend, Cancelled, DeadPage, DeadPlace, DeadSelection, Delay, DelayQueue,
     DistributedLock, Exchanged, Exited, Extended, Extension, ForceReleased, Hold, Inspection, ListPlace, Listed,
     LockCapabilities, LockTurn, MessageInfo, MessagePage, NewMessage, PurgePlace, PurgeStep, Purged, Pushed,
-    QueueCapabilities, QueuePage, QueueStats, ReceiveRequest, Redriven, ReentrantCapabilities, ReentrantEntry,
-    ReentrantHold, ReentrantLock, Released, Renewed, Rescheduled, Settle, Ttl, TurnGiven, Watch,
+    QueueAdmin, QueueCapabilities, QueuePage, QueueStats, ReceiveRequest, Redriven, ReentrantCapabilities,
+    ReentrantEntry, ReentrantHold, ReentrantLock, Released, Renewed, Rescheduled, Settle, Ttl, TurnGiven, Watch,
 };
 use tenure_core::queue::{MessageId, QueueLimits, QueueName};
 use tenure_core::{FencingToken, LockName, OwnerId, OwnerToken, Result};
@@ -63,6 +63,9 @@ impl Journal {
         }
         if let Some(inner) = backend.queue() {
             outer = outer.with_queue(Arc::new(Written { inner: Arc::clone(inner), writer: writer.clone() }));
+        }
+        if let Some(inner) = backend.queue_admin() {
+            outer = outer.with_queue_admin(Arc::new(Written { inner: Arc::clone(inner), writer: writer.clone() }));
         }
         if let Some(inner) = backend.census() {
             outer = outer.with_census(Arc::clone(inner));
@@ -224,7 +227,7 @@ impl ReentrantLock for Written<dyn ReentrantLock> {
 
 #[deny(clippy::missing_trait_methods)]
 #[async_trait]
-impl DelayQueue for Written<dyn DelayQueue> {
+impl<Q: DelayQueue + ?Sized> DelayQueue for Written<Q> {
     fn capabilities(&self) -> QueueCapabilities {
         self.inner.capabilities()
     }
@@ -243,16 +246,24 @@ impl DelayQueue for Written<dyn DelayQueue> {
         note!(self.extend(queue, extensions), "{} of {queue}", extensions.len())
     }
 
+    async fn give_turn(&self, queue: &QueueName, id: &MessageId, turn: &LockTurn) -> Result<TurnGiven> {
+        note!(self.give_turn(queue, id, turn), "{id} of {queue}")
+    }
+
+    async fn watch(&self, queue: &QueueName) -> Result<Watch> {
+        note!(self.watch(queue), "of {queue}")
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+#[async_trait]
+impl QueueAdmin for Written<dyn QueueAdmin> {
     async fn cancel(&self, queue: &QueueName, id: &MessageId) -> Result<Cancelled> {
         note!(self.cancel(queue, id), "{id} of {queue}")
     }
 
     async fn reschedule(&self, queue: &QueueName, id: &MessageId, delay: Delay) -> Result<Rescheduled> {
         note!(self.reschedule(queue, id, delay), "{id} of {queue} in {:?}", delay.get())
-    }
-
-    async fn give_turn(&self, queue: &QueueName, id: &MessageId, turn: &LockTurn) -> Result<TurnGiven> {
-        note!(self.give_turn(queue, id, turn), "{id} of {queue}")
     }
 
     async fn get(&self, queue: &QueueName, id: &MessageId) -> Result<Option<MessageInfo>> {
@@ -297,9 +308,5 @@ impl DelayQueue for Written<dyn DelayQueue> {
 
     async fn dead_purge(&self, queue: &QueueName, which: &DeadSelection) -> Result<Purged> {
         note!(self.dead_purge(queue, which), "{which:?} of {queue}")
-    }
-
-    async fn watch(&self, queue: &QueueName) -> Result<Watch> {
-        note!(self.watch(queue), "of {queue}")
     }
 }

@@ -5,7 +5,7 @@
 //!
 //! | here | what |
 //! |---|---|
-//! | [`driver`] | the traits [`DistributedLock`](driver::DistributedLock), [`ReentrantLock`](driver::ReentrantLock) and [`DelayQueue`](driver::DelayQueue), and their types |
+//! | [`driver`] | the traits [`DistributedLock`](driver::DistributedLock), [`ReentrantLock`](driver::ReentrantLock), [`DelayQueue`](driver::DelayQueue) and [`QueueAdmin`](driver::QueueAdmin), and their types |
 //! | [`rules`] | the decisions of drivers whose backend only stores rows |
 //! | [`Client`], [`Lock`], [`Reentrant`], [`LockAll`] | handles, with the options of an acquisition |
 //! | [`LockGuard`], [`ReentrantGuard`], [`LockAllGuard`] | held locks, which report their loss |
@@ -55,7 +55,7 @@ pub mod mock {
     //! # }
     //! ```
 
-    pub use crate::driver::{MockDelayQueue, MockDistributedLock, MockQuorumNode, MockReentrantLock};
+    pub use crate::driver::{MockDelayQueue, MockDistributedLock, MockQueueAdmin, MockQuorumNode, MockReentrantLock};
 }
 
 mod client;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use etcd_client::{Compare, CompareOp};
-use tenure_core::driver::{Backend, Census, DelayQueue, DistributedLock, ReentrantLock};
+use tenure_core::driver::Backend;
 use tenure_core::{Error, ErrorKind, FencingToken, LockName, Result};
 
 use crate::config::EtcdConfig;
@@ -134,11 +134,12 @@ impl EtcdDriver {
 impl From<EtcdDriver> for Backend {
     fn from(driver: EtcdDriver) -> Self {
         let driver = Arc::new(driver);
-        let locks: Arc<dyn DistributedLock> = driver.clone();
-        let reentrant: Arc<dyn ReentrantLock> = driver.clone();
-        let queue: Arc<dyn DelayQueue> = driver.clone();
-        let census: Arc<dyn Census> = driver.clone();
-        Self::new(locks).with_reentrant(reentrant).with_queue(queue).with_census(census).with_doctor(driver)
+        Self::new(driver.clone())
+            .with_reentrant(driver.clone())
+            .with_queue(driver.clone())
+            .with_queue_admin(driver.clone())
+            .with_census(driver.clone())
+            .with_doctor(driver)
     }
 }
 
@@ -153,7 +154,7 @@ mod tests {
     use std::time::Duration;
 
     use tenure_core::OwnerToken;
-    use tenure_core::driver::{AcquireRequest, Hold, Queueing};
+    use tenure_core::driver::{AcquireRequest, DistributedLock as _, Hold, Queueing};
 
     use super::*;
     use crate::scene::served;

@@ -170,7 +170,8 @@ impl From<MemoryDriver> for Backend {
         Self::new(Arc::clone(&driver) as _)
             .with_reentrant(Arc::clone(&driver) as _)
             .with_census(Arc::clone(&driver) as _)
-            .with_queue(driver)
+            .with_queue(Arc::clone(&driver) as _)
+            .with_queue_admin(driver)
     }
 }
 

@@ -77,6 +77,6 @@ impl From<SqliteDriver> for Backend {
     fn from(driver: SqliteDriver) -> Self {
         let driver = Arc::new(driver);
         let backend = Self::new(driver.clone()).with_reentrant(driver.clone()).with_queue(driver.clone());
-        backend.with_census(driver.clone()).with_doctor(driver)
+        backend.with_queue_admin(driver.clone()).with_census(driver.clone()).with_doctor(driver)
     }
 }

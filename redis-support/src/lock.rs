@@ -82,7 +82,7 @@ impl<D: Dialer> From<Driver<D>> for Backend {
         let all = Arc::new(driver);
         let backend = Self::new(Arc::clone(&all) as _).with_reentrant(Arc::clone(&all) as _);
         let backend = backend.with_doctor(Arc::clone(&all) as _).with_census(Arc::clone(&all) as _);
-        backend.with_queue(all)
+        backend.with_queue(Arc::clone(&all) as _).with_queue_admin(all)
     }
 }
 

@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use tenure_core::driver::{
-    Delay, DelayQueue, Due, Exchanged, Lease, NewMessage, Next, Payload, ReceiveRequest, Settle, Settled, Settlement,
+    Delay, Due, Exchanged, Lease, NewMessage, Next, Payload, QueueAdmin, ReceiveRequest, Settle, Settled, Settlement,
 };
 use tenure_core::queue::QueueName;
 use tenure_testkit::{RedisOptions, RedisServer};
@@ -33,9 +33,9 @@ fn message(payload: &str, after: Duration) -> NewMessage {
     NewMessage::new(Payload::new(payload.as_bytes()).unwrap()).with_due(Due::After(Delay::new(after).unwrap()))
 }
 
-async fn queues(url: &str) -> Arc<dyn DelayQueue> {
+async fn queues(url: &str) -> Arc<dyn QueueAdmin> {
     let backend = tenure_backends::connect(url).await.expect("the server is there");
-    backend.queue().cloned().expect("the backend has queues")
+    backend.queue_admin().cloned().expect("the backend has queues")
 }
 
 /// Prints a consumer's lines on its standard output before it continues: a kill loses no printed line.
@@ -45,7 +45,7 @@ fn say(lines: &str) {
     out.flush().unwrap();
 }
 
-async fn consume(q: &dyn DelayQueue) -> tenure_core::Result<()> {
+async fn consume(q: &dyn QueueAdmin) -> tenure_core::Result<()> {
     let request = ReceiveRequest::new(queue(), BATCH, Lease::new(LEASE)?);
     let mut watch = q.watch(&request.queue).await?;
     let (mut settles, mut names) = (Vec::new(), Vec::new());

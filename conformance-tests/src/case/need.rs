@@ -4,7 +4,7 @@ use tenure_core::driver::{
     Fencing, Introspection, KeyedConcurrency, OwnerScope, Parking, QueueWake, Revocation, WaitersCounted, Waiting,
 };
 
-use crate::harness::{Declared, FaultKind, Floors, Leftovers, Passing, Processes, Time};
+use crate::harness::{Administration, Declared, FaultKind, Floors, Leftovers, Passing, Processes, Time};
 
 /// A condition without which a case makes no sense.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +51,8 @@ pub enum Need {
     RealTime,
     /// The driver has delay queues.
     Queue,
+    /// Its queues have operations on stored messages.
+    QueueAdmin,
     /// Consumers of its queues are woken by the backend.
     QueueWakeups,
     /// Its queues keep concurrency keys.
@@ -63,6 +65,8 @@ pub enum Need {
     ReachableRequest,
     /// The driver has **no** delay queues.
     NoQueue,
+    /// Its queues have **no** operations on stored messages.
+    NoQueueAdmin,
     /// Its queues keep **no** concurrency keys.
     NoQueueKeys,
     /// The driver has **no** re-entrant locks.
@@ -104,6 +108,7 @@ impl Need {
             self,
             Self::NoReentrant
                 | Self::NoQueue
+                | Self::NoQueueAdmin
                 | Self::NoQueueKeys
                 | Self::NoIntrospection
                 | Self::NoRevocation
@@ -161,6 +166,10 @@ impl Need {
             Self::VirtualTime => unless(declared.time == Time::Virtual, "passes hours; needs virtual time"),
             Self::RealTime => unless(declared.time == Time::Real, "blocks threads; needs the machine's clock"),
             Self::Queue => unless(declared.queue.is_some(), "delay queues are not declared"),
+            Self::QueueAdmin => {
+                let full = declared.administration == Administration::Full;
+                unless(full, "operations on stored messages are not declared")
+            }
             Self::QueueWakeups => {
                 let woken = declared.queue.is_some_and(|queue| queue.wake == QueueWake::Notified);
                 unless(woken, "wake-ups of queues are not declared")
@@ -182,6 +191,7 @@ impl Need {
                 unless(reachable, "no bound of bytes of a push within reach is declared")
             }
             Self::NoQueue => only(declared.queue.is_none()),
+            Self::NoQueueAdmin => only(declared.administration == Administration::None),
             Self::NoQueueKeys => only(declared.queue.is_some_and(|queue| queue.keys == KeyedConcurrency::None)),
             Self::NoReentrant => only(declared.reentrant.is_none()),
             Self::NoIntrospection => only(locks.introspection == Introspection::None),

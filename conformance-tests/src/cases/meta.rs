@@ -2,6 +2,7 @@
 
 use super::support::{clean, keep};
 use crate::case::{Case, CaseResult, Context, case};
+use crate::harness::Administration;
 
 pub(super) const CASES: &[Case] = &[
     case!(
@@ -33,6 +34,8 @@ async fn declared_matches_driver(context: &mut Context) -> CaseResult {
     let reentrant = backend.reentrant().map(|driver| driver.capabilities());
     assert_eq!(context.declared().reentrant, reentrant, "of the re-entrant locks");
     assert_eq!(context.declared().queue, backend.queue().map(|driver| driver.capabilities()), "of the queues");
+    let administration = if backend.queue_admin().is_some() { Administration::Full } else { Administration::None };
+    assert_eq!(context.declared().administration, administration, "of the operations on stored messages");
     assert_eq!(context.declared().census, backend.census().map(|driver| driver.capabilities()), "of the held locks");
     let locks = context.declared().locks;
     assert!(locks.renew_batch >= 1, "a renewal must carry something");

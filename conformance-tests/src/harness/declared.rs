@@ -16,6 +16,8 @@ pub struct Declared {
     pub reentrant: Option<ReentrantCapabilities>,
     /// The promises of its delay queues, if it has them.
     pub queue: Option<QueueCapabilities>,
+    /// Whether its queues have the operations of [`QueueAdmin`](tenure_core::driver::QueueAdmin).
+    pub administration: Administration,
     /// The promises of its list of held locks, if it has one.
     pub census: Option<CensusCapabilities>,
     /// The faults that the harness can inject into the server.
@@ -34,6 +36,16 @@ pub struct Declared {
     pub past_killed_waiters: Option<Duration>,
     /// The time after which a silent connection is given up, in addition to the time that an answer may take.
     pub silence: Duration,
+}
+
+/// Whether a driver has operations on the stored messages of its queues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Administration {
+    /// It does not: they are refused.
+    None,
+    /// It has all of them.
+    Full,
 }
 
 /// The clock of a backend.
@@ -94,6 +106,7 @@ impl Declared {
             locks,
             reentrant: None,
             queue: None,
+            administration: Administration::None,
             census: None,
             faults: Vec::new(),
             time: Time::Real,
@@ -120,10 +133,19 @@ impl Declared {
         self
     }
 
-    /// Adds delay queues.
+    /// Adds delay queues, with operations on stored messages.
     #[must_use]
     pub fn queue(mut self, queue: QueueCapabilities) -> Self {
         self.queue = Some(queue);
+        self.administration = Administration::Full;
+        self
+    }
+
+    /// Takes the operations on stored messages away: the driver has no
+    /// [`QueueAdmin`](tenure_core::driver::QueueAdmin).
+    #[must_use]
+    pub fn without_queue_admin(mut self) -> Self {
+        self.administration = Administration::None;
         self
     }
 

@@ -5,7 +5,7 @@ mod fault;
 mod inspector;
 mod maker;
 
-pub use declared::{Declared, Floors, Leftovers, Passing, Processes, Time};
+pub use declared::{Administration, Declared, Floors, Leftovers, Passing, Processes, Time};
 pub use fault::{ClockStep, Data, Fault, FaultKind, Healer, OpenPush};
 pub(crate) use inspector::Named;
 pub use inspector::{Inspector, Residue};

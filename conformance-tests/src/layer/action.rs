@@ -38,8 +38,6 @@ pub enum Op {
     Extend,
     /// `DelayQueue::give_turn`
     GiveTurn,
-    /// All operators' operations on a queue.
-    Operate,
     /// `DelayQueue::watch`
     WatchQueue,
 }

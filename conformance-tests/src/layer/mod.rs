@@ -18,7 +18,7 @@ use locks::{LayeredLocks, LayeredReentrant};
 use queues::LayeredQueue;
 
 impl FaultLayer {
-    /// The backend through the layer. The list of held locks, which concerns no single name, bypasses it.
+    /// The backend through the layer. The list of held locks and the operations on stored messages bypass it.
     #[must_use]
     pub fn backend(&self) -> Backend {
         let locks = Arc::new(LayeredLocks::new(Arc::clone(self.inner().locks()), self.clone()));
@@ -29,6 +29,10 @@ impl FaultLayer {
         };
         let outer = match self.inner().census() {
             Some(inner) => outer.with_census(Arc::clone(inner)),
+            None => outer,
+        };
+        let outer = match self.inner().queue_admin() {
+            Some(inner) => outer.with_queue_admin(Arc::clone(inner)),
             None => outer,
         };
         match self.inner().queue() {

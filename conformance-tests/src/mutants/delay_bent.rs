@@ -10,8 +10,8 @@ use tenure_core::Result;
 use tenure_core::driver::{
     Cancelled, DeadPage, DeadPlace, DeadSelection, Delay, DelayQueue, DelayQueueExt as _, Exchanged, Extended,
     Extension, IfKnown, Lease, ListPlace, Listed, LockTurn, MessageInfo, MessagePage, NewMessage, Next, PurgePlace,
-    PurgeStep, Purged, Pushed, QueueCapabilities, QueuePage, QueueStats, Receipt, ReceiveRequest, Received, Redriven,
-    Rescheduled, Settle, Settled, Settlement, TurnGiven, Watch,
+    PurgeStep, Purged, Pushed, QueueAdmin, QueueCapabilities, QueuePage, QueueStats, Receipt, ReceiveRequest, Received,
+    Redriven, Rescheduled, Settle, Settled, Settlement, TurnGiven, Watch,
 };
 use tenure_core::queue::{MessageId, QueueLimits, QueueName};
 
@@ -66,13 +66,13 @@ impl Twist for Bender {
         }
     }
 
-    fn queue(&self, honest: Option<Arc<dyn DelayQueue>>) -> Option<Arc<dyn DelayQueue>> {
+    fn queue(&self, honest: Option<Arc<dyn QueueAdmin>>) -> Option<Arc<dyn QueueAdmin>> {
         honest.map(|honest| Arc::new(BentQueue { honest, bend: self.bend, seen: Arc::clone(&self.seen) }) as _)
     }
 }
 
 struct BentQueue {
-    honest: Arc<dyn DelayQueue>,
+    honest: Arc<dyn QueueAdmin>,
     bend: Bend,
     seen: Arc<Shared<Seen>>,
 }
@@ -272,6 +272,34 @@ impl DelayQueue for BentQueue {
         Ok(extended.into_iter().map(self.bend.extended).collect())
     }
 
+    async fn give_turn(&self, queue: &QueueName, id: &MessageId, turn: &LockTurn) -> Result<TurnGiven> {
+        let queue = (self.bend.queue)(queue);
+        match self.bend.quirk {
+            Quirk::GivesNoTurn => Ok(TurnGiven::NotParked),
+            Quirk::LosesTurns => {
+                let moved = self.honest.reschedule(&queue, id, Delay::ZERO).await?;
+                Ok(if moved == Rescheduled::Moved { TurnGiven::Due } else { TurnGiven::NotParked })
+            }
+            Quirk::TurnsStick => {
+                self.seen.lock().turns.insert((queue.clone(), id.clone()), turn.clone());
+                self.honest.give_turn(&queue, id, turn).await
+            }
+            _ => self.honest.give_turn(&queue, id, &(self.bend.turn)(turn)).await,
+        }
+    }
+
+    async fn watch(&self, queue: &QueueName) -> Result<Watch> {
+        let real = self.honest.watch(&(self.bend.queue)(queue)).await?;
+        match self.bend.quirk {
+            Quirk::NeverWakes => Ok(silent(real)),
+            Quirk::WakesOften => Ok(restless(real)),
+            _ => Ok(real),
+        }
+    }
+}
+
+#[async_trait]
+impl QueueAdmin for BentQueue {
     async fn cancel(&self, queue: &QueueName, id: &MessageId) -> Result<Cancelled> {
         if self.has(Quirk::CancelsNothing) {
             return Ok(Cancelled::Removed);
@@ -292,22 +320,6 @@ impl DelayQueue for BentQueue {
         }
         let moved = self.honest.reschedule(&(self.bend.queue)(queue), id, (self.bend.reschedule)(delay)).await?;
         Ok((self.bend.rescheduled)(moved))
-    }
-
-    async fn give_turn(&self, queue: &QueueName, id: &MessageId, turn: &LockTurn) -> Result<TurnGiven> {
-        let queue = (self.bend.queue)(queue);
-        match self.bend.quirk {
-            Quirk::GivesNoTurn => Ok(TurnGiven::NotParked),
-            Quirk::LosesTurns => {
-                let moved = self.honest.reschedule(&queue, id, Delay::ZERO).await?;
-                Ok(if moved == Rescheduled::Moved { TurnGiven::Due } else { TurnGiven::NotParked })
-            }
-            Quirk::TurnsStick => {
-                self.seen.lock().turns.insert((queue.clone(), id.clone()), turn.clone());
-                self.honest.give_turn(&queue, id, turn).await
-            }
-            _ => self.honest.give_turn(&queue, id, &(self.bend.turn)(turn)).await,
-        }
     }
 
     async fn get(&self, queue: &QueueName, id: &MessageId) -> Result<Option<MessageInfo>> {
@@ -400,14 +412,5 @@ impl DelayQueue for BentQueue {
             return Ok(Purged::new(1, tenure_core::driver::Rest::None));
         }
         self.honest.dead_purge(&(self.bend.queue)(queue), which).await
-    }
-
-    async fn watch(&self, queue: &QueueName) -> Result<Watch> {
-        let real = self.honest.watch(&(self.bend.queue)(queue)).await?;
-        match self.bend.quirk {
-            Quirk::NeverWakes => Ok(silent(real)),
-            Quirk::WakesOften => Ok(restless(real)),
-            _ => Ok(real),
-        }
     }
 }

@@ -63,6 +63,8 @@ pub enum Base {
     Reduced,
     /// The honest driver, unchanged, with as few abilities declared as possible.
     Undeclared,
+    /// The honest driver, unchanged, declared without operations on stored messages.
+    AdminUndeclared,
 }
 
 /// Makes harnesses whose drivers are mutants of another maker's.
@@ -82,6 +84,7 @@ impl MutantMaker {
             Base::Full => (Arc::clone(&inner), inner.declared()),
             Base::Reduced => (Arc::clone(&reduced), reduced.declared()),
             Base::Undeclared => (inner, reduced.declared()),
+            Base::AdminUndeclared => (Arc::clone(&inner), inner.declared().without_queue_admin()),
         };
         let id = format!("{}+{}", inner.id(), mutant.id);
         Self { inner, declared, mutant, id }

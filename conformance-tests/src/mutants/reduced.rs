@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tenure_core::driver::{
-    AcquireRequest, Acquisition, Busy, CensusCapabilities, DelayQueue, ForceReleased, Inspection, Introspection,
-    LockCapabilities, Parking, Queueing, ReentrantCapabilities, Revocation, Ttl, TtlRange, Waiting, Watch,
+    AcquireRequest, Acquisition, Busy, CensusCapabilities, ForceReleased, Inspection, Introspection, LockCapabilities,
+    Parking, QueueAdmin, Queueing, ReentrantCapabilities, Revocation, Ttl, TtlRange, Waiting, Watch,
 };
 use tenure_core::{Error, ErrorKind, FencingToken, LockName, OwnerId, OwnerToken, Result};
 
@@ -15,7 +15,7 @@ use super::delay_bend::{Bend, STRAIGHT};
 use super::delay_bent::Bender;
 use super::harness::twisted_harness;
 use super::twist::{Inner, Twist};
-use crate::harness::{BoxError, CaseContext, Declared, Harness, HarnessMaker, Missing, Processes};
+use crate::harness::{Administration, BoxError, CaseContext, Declared, Harness, HarnessMaker, Missing, Processes};
 
 /// The remaining abilities of a driver. The others are not declared, and are refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +36,8 @@ pub struct Abilities {
     pub reentry: Reentry,
     /// The promise of its queues for parked messages; `None` for no queues.
     pub parking: Option<Parking>,
+    /// Whether it has operations on stored messages.
+    pub administration: Administration,
 }
 
 /// Whether there are re-entrant locks.
@@ -67,6 +69,7 @@ impl Abilities {
         listing: Listing::Gone,
         reentry: Reentry::Gone,
         parking: None,
+        administration: Administration::None,
     };
 
     fn locks(self, full: LockCapabilities) -> LockCapabilities {
@@ -139,6 +142,11 @@ impl HarnessMaker for ReducedMaker {
             queue.parking = parking;
             Some(queue)
         });
+        if declared.queue.is_none() {
+            declared.administration = Administration::None;
+        } else {
+            declared.administration = self.abilities.administration;
+        }
         declared.processes = Processes::Single; // a worker would not be reduced
         declared
     }
@@ -182,11 +190,15 @@ impl Twist for Abilities {
         Some(kept.capabilities())
     }
 
-    fn queue(&self, honest: Option<Arc<dyn DelayQueue>>) -> Option<Arc<dyn DelayQueue>> {
+    fn queue(&self, honest: Option<Arc<dyn QueueAdmin>>) -> Option<Arc<dyn QueueAdmin>> {
         match self.parking? {
             Parking::Attended => honest,
             _ => Bender::new(Bend { capabilities: |can| can.parking = Parking::BackOff, ..STRAIGHT }).queue(honest),
         }
+    }
+
+    fn administration(&self) -> Administration {
+        self.administration
     }
 
     async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tenure_core::driver::{
-    AcquireRequest, Acquisition, Backend, Census, CensusCapabilities, CensusPlace, DelayQueue, DistributedLock, Exited,
-    ForceReleased, Grant, HeldPage, Hold, Inspection, LockCapabilities, ReentrantCapabilities, ReentrantEntry,
-    ReentrantHold, ReentrantLock, Released, Renewed, Ttl, Watch,
+    AcquireRequest, Acquisition, Backend, Census, CensusCapabilities, CensusPlace, DistributedLock, Exited,
+    ForceReleased, Grant, HeldPage, Hold, Inspection, LockCapabilities, QueueAdmin, ReentrantCapabilities,
+    ReentrantEntry, ReentrantHold, ReentrantLock, Released, Renewed, Ttl, Watch,
 };
 use tenure_core::{Error, ErrorKind, FencingToken, LockName, OwnerId, OwnerToken, Result};
 
-use crate::harness::Fault;
+use crate::harness::{Administration, Fault};
 
 /// A defect. Methods that are not overridden call the driver below directly. One twist serves all clients of a
 /// case, as a server would.
@@ -68,8 +68,13 @@ pub(super) trait Twist: Send + Sync + 'static {
     fn injected(&self, _fault: &Fault) {}
 
     /// The delay queues, with their defect.
-    fn queue(&self, honest: Option<Arc<dyn DelayQueue>>) -> Option<Arc<dyn DelayQueue>> {
+    fn queue(&self, honest: Option<Arc<dyn QueueAdmin>>) -> Option<Arc<dyn QueueAdmin>> {
         honest
+    }
+
+    /// Whether the operations on stored messages remain.
+    fn administration(&self) -> Administration {
+        Administration::Full
     }
 
     async fn close(&self, inner: &Inner) {
@@ -281,9 +286,10 @@ pub(super) fn twisted(inner: Backend, twist: Arc<dyn Twist>) -> Backend {
     static CLIENTS: AtomicUsize = AtomicUsize::new(1);
     let twisted = Arc::new(Twisted { inner: Inner(inner, CLIENTS.fetch_add(1, Ordering::Relaxed)), twist });
     let backend = Backend::new(Arc::clone(&twisted) as Arc<dyn DistributedLock>);
-    let backend = match twisted.twist.queue(twisted.inner.0.queue().cloned()) {
-        Some(queue) => backend.with_queue(queue),
-        None => backend,
+    let backend = match (twisted.twist.queue(twisted.inner.0.queue_admin().cloned()), twisted.twist.administration()) {
+        (Some(queue), Administration::Full) => backend.with_queue(queue.clone()).with_queue_admin(queue),
+        (Some(queue), Administration::None) => backend.with_queue(queue),
+        (None, _) => backend,
     };
     let backend = match twisted.twist.census_capabilities(&twisted.inner) {
         Some(_) => backend.with_census(Arc::clone(&twisted) as Arc<dyn Census>),

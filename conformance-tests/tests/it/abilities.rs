@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tenure_conformance::harness::Administration;
 use tenure_conformance::mutants::{Abilities, Listing, ReducedMaker, Reentry};
 use tenure_conformance::{HarnessMaker, Options, run_all};
 use tenure_core::driver::{Introspection, Parking, Revocation, Waiting};
@@ -13,7 +14,8 @@ use tenure_core::driver::{Introspection, Parking, Revocation, Waiting};
 /// Every combination of how to wait, of fences, steps and looks. Re-entry and parking have nothing to do with those: they take
 /// turns, so that each meets each of the others.
 fn all() -> Vec<Abilities> {
-    let mut all = vec![Abilities::LEAST];
+    let only_queues = Abilities { parking: Some(Parking::Attended), ..Abilities::LEAST };
+    let mut all = vec![Abilities::LEAST, only_queues];
     let looks = [
         (Introspection::None, Revocation::None, Listing::Kept),
         (Introspection::Full, Revocation::Forced, Listing::Gone),
@@ -30,7 +32,18 @@ fn all() -> Vec<Abilities> {
             for (look, (introspection, revocation, listing)) in looks.into_iter().enumerate() {
                 let (reentry, parking) = offers[(row + turn + look) % offers.len()];
                 let step = Duration::from_millis(step);
-                all.push(Abilities { waiting, max_fences, step, introspection, revocation, listing, reentry, parking });
+                let administration = Administration::Full;
+                all.push(Abilities {
+                    waiting,
+                    max_fences,
+                    step,
+                    introspection,
+                    revocation,
+                    listing,
+                    reentry,
+                    parking,
+                    administration,
+                });
             }
         }
     }

@@ -57,6 +57,7 @@ mod lock;
 mod on_runtime;
 mod operator;
 mod queue;
+mod queue_admin;
 mod queue_request;
 mod quorum_node;
 mod rules;
@@ -79,10 +80,10 @@ pub use operator::{
     Census, CensusCapabilities, CensusOrder, CensusPlace, Checkup, Concern, Doctor, Finding, HeldLock, HeldPage, Topic,
     WaitersCounted,
 };
-pub use queue::{
-    Cancelled, DeadCause, DeadLetter, DeadPage, DeadPlace, DeadSelection, DelayQueue, DelayQueueExt, Flow, ListPlace,
-    Listed, MessageInfo, MessagePage, PurgePlace, PurgeStep, Purged, QueuePage, QueueStats, Redriven, Rescheduled,
-    Rest,
+pub use queue::{DelayQueue, DelayQueueExt};
+pub use queue_admin::{
+    Cancelled, DeadCause, DeadLetter, DeadPage, DeadPlace, DeadSelection, Flow, ListPlace, Listed, MessageInfo,
+    MessagePage, PurgePlace, PurgeStep, Purged, QueueAdmin, QueuePage, QueueStats, Redriven, Rescheduled, Rest,
 };
 pub use queue_request::{
     Cause, Due, Exchanged, Extended, Extension, Healed, IfKnown, LockTurn, MessageState, NamedId, NewMessage, Next,
@@ -98,6 +99,8 @@ pub use self::lock::MockDistributedLock;
 #[cfg(feature = "mock")]
 pub use self::queue::MockDelayQueue;
 #[cfg(feature = "mock")]
+pub use self::queue_admin::mock::MockQueueAdmin;
+#[cfg(feature = "mock")]
 pub use self::quorum_node::mock::MockQuorumNode;
 #[cfg(feature = "mock")]
 pub use lock::MockReentrantLock;
@@ -112,6 +115,7 @@ pub struct Backend {
     pub(crate) locks: Arc<dyn DistributedLock>,
     pub(crate) reentrant: Option<Arc<dyn ReentrantLock>>,
     pub(crate) queue: Option<Arc<dyn DelayQueue>>,
+    pub(crate) queue_admin: Option<Arc<dyn QueueAdmin>>,
     pub(crate) doctor: Option<Arc<dyn Doctor>>,
     pub(crate) census: Option<Arc<dyn Census>>,
 }
@@ -120,7 +124,7 @@ impl Backend {
     /// Makes a backend with plain locks.
     #[must_use]
     pub fn new(locks: Arc<dyn DistributedLock>) -> Self {
-        Self { locks, reentrant: None, queue: None, doctor: None, census: None }
+        Self { locks, reentrant: None, queue: None, queue_admin: None, doctor: None, census: None }
     }
 
     /// Adds re-entrant locks. They have the same names: a name held one way is busy the other way.
@@ -134,6 +138,13 @@ impl Backend {
     #[must_use]
     pub fn with_queue(mut self, queue: Arc<dyn DelayQueue>) -> Self {
         self.queue = Some(queue);
+        self
+    }
+
+    /// Adds the operations on stored messages of the delay queues.
+    #[must_use]
+    pub fn with_queue_admin(mut self, admin: Arc<dyn QueueAdmin>) -> Self {
+        self.queue_admin = Some(admin);
         self
     }
 
@@ -167,6 +178,12 @@ impl Backend {
     #[must_use]
     pub fn queue(&self) -> Option<&Arc<dyn DelayQueue>> {
         self.queue.as_ref()
+    }
+
+    /// Returns the operations on stored messages, if the driver has them.
+    #[must_use]
+    pub fn queue_admin(&self) -> Option<&Arc<dyn QueueAdmin>> {
+        self.queue_admin.as_ref()
     }
 
     /// Returns the health check, if the driver has one.

@@ -37,7 +37,7 @@ impl<T: 'static> Queue<T> {
     /// If the future is dropped, the message may or may not be removed. The same holds for all methods that change
     /// something.
     pub async fn cancel(&self, id: &MessageId) -> Result<Cancelled> {
-        self.call("cancel", self.driver().cancel(self.name(), id)).await
+        self.operate("cancel", |driver| driver.cancel(self.name(), id)).await
     }
 
     /// Changes the due time of a waiting message to `delay` from now, sooner or later than before.
@@ -48,7 +48,7 @@ impl<T: 'static> Queue<T> {
     /// driver's error.
     pub async fn reschedule(&self, id: &MessageId, delay: Duration) -> Result<Rescheduled> {
         let delay = self.checked_delay(delay, "reschedule")?;
-        self.call("reschedule", self.driver().reschedule(self.name(), id, delay)).await
+        self.operate("reschedule", |driver| driver.reschedule(self.name(), id, delay)).await
     }
 
     /// Returns a message without changing it; `None` when it is not stored (any more).
@@ -57,7 +57,7 @@ impl<T: 'static> Queue<T> {
     ///
     /// The driver's error.
     pub async fn get(&self, id: &MessageId) -> Result<Option<MessageInfo>> {
-        self.call("get", self.driver().get(self.name(), id)).await
+        self.operate("get", |driver| driver.get(self.name(), id)).await
     }
 
     /// Lists messages that wait or are in flight, in the order of their due times or the ends of their leases, without
@@ -83,7 +83,7 @@ impl<T: 'static> Queue<T> {
     pub async fn list_page(&self, which: Listed, from: Option<ListPlace>, max: usize) -> Result<MessagePage> {
         let max = max.min(self.fetcher.remote.caps.batch);
         self.fetcher.remote.caps.check_batch(max).map_err(|error| self.during(error, "list"))?;
-        self.call("list", self.driver().list(self.name(), which, from, max)).await
+        self.operate("list", |driver| driver.list(self.name(), which, from, max)).await
     }
 
     /// Returns the first message in line, due or not, without changing it.
@@ -120,7 +120,7 @@ impl<T: 'static> Queue<T> {
     ///
     /// The driver's error.
     pub async fn limit(&self, limits: QueueLimits) -> Result<()> {
-        self.call("limit", self.driver().limit(self.name(), &limits)).await
+        self.operate("limit", |driver| driver.limit(self.name(), &limits)).await
     }
 
     /// Returns the queue's counts, its lag and the next due time.
@@ -129,7 +129,7 @@ impl<T: 'static> Queue<T> {
     ///
     /// The driver's error.
     pub async fn stats(&self) -> Result<QueueStats> {
-        let stats = self.call("stats", self.driver().stats(self.name())).await?;
+        let stats = self.operate("stats", |driver| driver.stats(self.name())).await?;
         let QueueStats { scheduled, ready, in_flight, dead, .. } = stats;
         self.fetcher.remote.meters.depth([scheduled, ready, in_flight, dead]);
         Ok(stats)
@@ -141,7 +141,7 @@ impl<T: 'static> Queue<T> {
     ///
     /// The driver's error.
     pub async fn pause(&self) -> Result<()> {
-        self.call("pause", self.driver().pause(self.name())).await
+        self.operate("pause", |driver| driver.pause(self.name())).await
     }
 
     /// Ends a pause.
@@ -150,7 +150,7 @@ impl<T: 'static> Queue<T> {
     ///
     /// The driver's error.
     pub async fn resume(&self) -> Result<()> {
-        self.call("resume", self.driver().resume(self.name())).await
+        self.operate("resume", |driver| driver.resume(self.name())).await
     }
 
     /// Removes all messages that wait when the call begins; returns their number. Those in flight and the dead letters
@@ -164,7 +164,7 @@ impl<T: 'static> Queue<T> {
         let (mut removed, mut from) = (0, None);
         loop {
             let PurgeStep { removed: more, next } =
-                self.call("purge", self.driver().purge(self.name(), PURGE_STEP, from)).await?;
+                self.operate("purge", |driver| driver.purge(self.name(), PURGE_STEP, from)).await?;
             removed += more;
             if next.is_none() {
                 return Ok(removed);
@@ -185,8 +185,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the driver has no delay queues; otherwise the
-    /// driver's error.
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the driver has no delay queues, or no operations
+    /// on stored messages; otherwise the driver's error.
     ///
     /// # Cancel safety
     ///
@@ -194,7 +194,7 @@ impl Client {
     pub async fn list_queues(&self) -> Result<Vec<QueueName>> {
         let shared = self.shared();
         shared.ensure_open()?;
-        let driver = crate::queue::requests::driver(shared)?;
+        let driver = crate::queue::requests::admin(shared)?;
         let mut all: Vec<QueueName> = Vec::new();
         loop {
             let after = all.last().cloned();
@@ -262,7 +262,7 @@ impl<T: 'static> DeadLetters<T> {
     pub async fn list(&self, after: Option<DeadPlace>, max: usize) -> Result<DeadPage> {
         let queue = &self.queue;
         queue.fetcher.remote.caps.check_batch(max).map_err(|error| queue.during(error, "dead_list"))?;
-        queue.call("dead_list", queue.driver().dead_list(queue.name(), after, max)).await
+        queue.operate("dead_list", |driver| driver.dead_list(queue.name(), after, max)).await
     }
 
     /// Decodes the value of a letter.
@@ -402,12 +402,12 @@ impl<T: 'static> DeadLetters<T> {
 
     async fn redrive_step(&self, which: &DeadSelection, delay: Delay) -> Result<Redriven> {
         let queue = &self.queue;
-        queue.call("dead_redrive", queue.driver().dead_redrive(queue.name(), which, delay)).await
+        queue.operate("dead_redrive", |driver| driver.dead_redrive(queue.name(), which, delay)).await
     }
 
     async fn purge_step(&self, which: &DeadSelection) -> Result<Purged> {
         let queue = &self.queue;
-        queue.call("dead_purge", queue.driver().dead_purge(queue.name(), which)).await
+        queue.operate("dead_purge", |driver| driver.dead_purge(queue.name(), which)).await
     }
 }
 

@@ -4,13 +4,15 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use futures_util::Stream;
+use futures_util::future::BoxFuture;
 
 use super::QueueName;
 use super::delivery::Delivery;
 use super::message::Codec;
-use crate::driver::{DelayQueue, QueueCapabilities, Settled};
+use crate::driver::{QueueAdmin, QueueCapabilities, Settled};
 use crate::queue::fetcher::{Fetcher, InFlight, Patience};
 use crate::queue::recurring::schedule::OccurrenceEnd;
+use crate::queue::requests::admin;
 use crate::runtime::bounded;
 use crate::value::error::{Error, ErrorKind, Result};
 use crate::value::queue::{Attempts, Lease};
@@ -254,14 +256,18 @@ impl<T: 'static> Queue<T> {
         Delivery::new(claim, &*self.codec)
     }
 
-    pub(super) fn driver(&self) -> &dyn DelayQueue {
-        &*self.fetcher.remote.driver
-    }
-
-    /// Sends one request of this handle, with a time limit, and adds the operation and name to its error.
-    pub(super) async fn call<R>(&self, what: &'static str, call: impl Future<Output = Result<R>>) -> Result<R> {
-        self.fetcher.remote.shared.ensure_open().map_err(|error| self.during(error, what))?;
-        bounded(self.fetcher.remote.shared.config.op_timeout, call).await.map_err(|error| self.during(error, what))
+    /// Sends one request about stored messages, with a time limit, and adds the operation and name to its error.
+    pub(super) async fn operate<'a, R>(
+        &'a self,
+        what: &'static str,
+        call: impl FnOnce(&'a dyn QueueAdmin) -> BoxFuture<'a, Result<R>>,
+    ) -> Result<R> {
+        let shared = &self.fetcher.remote.shared;
+        let asked = async {
+            shared.ensure_open()?;
+            bounded(shared.config.op_timeout, call(&**admin(shared)?)).await
+        };
+        asked.await.map_err(|error| self.during(error, what))
     }
 
     pub(super) fn during(&self, error: Error, operation: &'static str) -> Error {

@@ -14,7 +14,7 @@ use tokio::runtime::{Handle, Id};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
-use crate::driver::{DelayQueue, Extended, Extension, NewMessage, Pushed, QueueCapabilities};
+use crate::driver::{DelayQueue, Extended, Extension, NewMessage, Pushed, QueueAdmin, QueueCapabilities};
 use crate::engine::shared::Shared;
 use crate::meters::queues::QueueMeters;
 use crate::runtime::{bounded, caught_in, sleep_until};
@@ -51,6 +51,15 @@ impl fmt::Debug for RemoteQueue {
 pub(crate) fn driver(shared: &Shared) -> Result<&Arc<dyn DelayQueue>> {
     shared.backend.queue().ok_or_else(|| {
         let text = format!("the driver \"{}\" has no delay queues", shared.driver());
+        Error::new(ErrorKind::Unsupported, text)
+    })
+}
+
+/// The operations on stored messages of the backend.
+pub(crate) fn admin(shared: &Shared) -> Result<&Arc<dyn QueueAdmin>> {
+    driver(shared)?;
+    shared.backend.queue_admin().ok_or_else(|| {
+        let text = format!("the driver \"{}\" has no operations on stored messages", shared.driver());
         Error::new(ErrorKind::Unsupported, text)
     })
 }

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use tenure_core::driver::{
     Cancelled, DeadPage, DeadPlace, DeadSelection, Delay, DelayQueue, Exchanged, Exclusion, Extended, Extension,
     Fencing, ListPlace, Listed, LockTurn, MessageInfo, MessagePage, NewMessage, Next, Parking, PurgePlace, PurgeStep,
-    Purged, Pushed, QueueCapabilities, QueuePage, QueueStats, QueueWake, ReceiveRequest, Received, Redriven,
+    Purged, Pushed, QueueAdmin, QueueCapabilities, QueuePage, QueueStats, QueueWake, ReceiveRequest, Received, Redriven,
     Rescheduled, Settle, TurnGiven, Watch,
 };
 use tenure_core::queue::{MessageId, QueueLimits, QueueName};
@@ -48,16 +48,23 @@ impl DelayQueue for EtcdDriver {
         self.inner.extend(queue, extensions).await
     }
 
+    async fn give_turn(&self, queue: &QueueName, id: &MessageId, turn: &LockTurn) -> Result<TurnGiven> {
+        self.inner.give_turn(queue, id, turn).await
+    }
+
+    async fn watch(&self, queue: &QueueName) -> Result<Watch> {
+        self.inner.signals.listen(queue).await
+    }
+}
+
+#[async_trait]
+impl QueueAdmin for EtcdDriver {
     async fn cancel(&self, queue: &QueueName, id: &MessageId) -> Result<Cancelled> {
         self.inner.cancel(queue, id).await
     }
 
     async fn reschedule(&self, queue: &QueueName, id: &MessageId, delay: Delay) -> Result<Rescheduled> {
         self.inner.reschedule(queue, id, delay).await
-    }
-
-    async fn give_turn(&self, queue: &QueueName, id: &MessageId, turn: &LockTurn) -> Result<TurnGiven> {
-        self.inner.give_turn(queue, id, turn).await
     }
 
     async fn get(&self, queue: &QueueName, id: &MessageId) -> Result<Option<MessageInfo>> {
@@ -102,9 +109,5 @@ impl DelayQueue for EtcdDriver {
 
     async fn dead_purge(&self, queue: &QueueName, which: &DeadSelection) -> Result<Purged> {
         self.inner.dead_purge(queue, which).await
-    }
-
-    async fn watch(&self, queue: &QueueName) -> Result<Watch> {
-        self.inner.signals.listen(queue).await
     }
 }

@@ -55,7 +55,8 @@ impl Bench {
         };
         pass(Duration::from_secs(1));
         let store = paused.block_on(InMemory::new(DEAD_LETTERS));
-        let (mut etcd, mut memory) = (Side::new(Arc::clone(Backend::from(driver).queue().unwrap())), store.side());
+        let (mut etcd, mut memory) =
+            (Side::new(Arc::clone(Backend::from(driver).queue_admin().unwrap())), store.side());
         let (mut moves, mut limited) = (Vec::new(), false);
         while let Some(one) = source.next(moves.len(), &memory).map(|one| fitting(one, with_limits)) {
             moves.push(one.clone());

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use crate::common::*;
-use tenure_core::driver::{DelayQueue as _, DelayQueueExt as _, DistributedLock as _, Lease, ReceiveRequest, Released};
+use tenure_core::driver::{
+    DelayQueue as _, DelayQueueExt as _, DistributedLock as _, Lease, QueueAdmin as _, ReceiveRequest, Released,
+};
 use tenure_core::queue::{QueueLimits, QueueName, Rate};
 use tenure_core::{ErrorKind, OwnerToken};
 

@@ -9,7 +9,7 @@ use crate::common::*;
 use tenure_core::Result;
 use tenure_core::driver::{
     DeadSelection, Delay, DelayQueue, DelayQueueExt as _, DistributedLock, Extension, Lease, Listed, NamedId,
-    NewMessage, ReceiveRequest, ReentrantLock as _, Settle, Settlement,
+    NewMessage, QueueAdmin as _, ReceiveRequest, ReentrantLock as _, Settle, Settlement,
 };
 use tenure_core::queue::{ConcurrencyKey, MessageId, QueueLimits, QueueName, Rate};
 use tenure_core::{Error, ErrorKind, OwnerId, OwnerToken};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::common::*;
 use tenure_core::driver::{
     DeadSelection, Delay, DelayQueue as _, DelayQueueExt as _, Due, Extended, Extension, IfKnown, Lease, Listed,
-    LockTurn, NamedId, NewMessage, Pushed, Settle, Settled, Settlement,
+    LockTurn, NamedId, NewMessage, Pushed, QueueAdmin as _, Settle, Settled, Settlement,
 };
 use tenure_core::queue::{ConcurrencyKey, MessageId, QueueLimits, Rate};
 use tenure_core::{FencingToken, OwnerToken};

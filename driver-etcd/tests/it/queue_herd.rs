@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::common::*;
 use futures_util::future::join_all;
 use tenure_core::Client;
-use tenure_core::driver::{Delay, DelayQueue as _, Due, NewMessage, Watch};
+use tenure_core::driver::{Delay, DelayQueue as _, Due, NewMessage, QueueAdmin as _, Watch};
 use tenure_core::queue::{ConcurrencyKey, Queue};
 use tenure_etcd::EtcdDriver;
 use tenure_testkit::EtcdCluster;

@@ -9,8 +9,8 @@ use crate::common::*;
 use futures_util::future::join_all;
 use tenure_core::Client;
 use tenure_core::driver::{
-    Cancelled, Delay, DelayQueue as _, DelayQueueExt as _, Due, Healed, NewMessage, Next, Pushed, Settle, Settled,
-    Settlement, Watch,
+    Cancelled, Delay, DelayQueue as _, DelayQueueExt as _, Due, Healed, NewMessage, Next, Pushed, QueueAdmin as _,
+    Settle, Settled, Settlement, Watch,
 };
 use tenure_core::queue::{ConcurrencyKey, QueueLimits, Rate};
 use tenure_etcd::EtcdDriver;

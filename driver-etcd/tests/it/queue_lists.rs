@@ -5,8 +5,8 @@ use std::time::Duration;
 use crate::common::*;
 use tenure_core::driver::{
     Attempts, Cause, DeadCause, DeadSelection, Delay, DelayQueue as _, DelayQueueExt as _, Due, IfKnown, Lease,
-    ListPlace, Listed, MessageInfo, MessageState, NamedId, NewMessage, Payload, Pushed, RawDelivery, ReceiveRequest,
-    Rest, Settle, Settled, Settlement,
+    ListPlace, Listed, MessageInfo, MessageState, NamedId, NewMessage, Payload, Pushed, QueueAdmin as _, RawDelivery,
+    ReceiveRequest, Rest, Settle, Settled, Settlement,
 };
 use tenure_core::queue::{ConcurrencyKey, MessageId, QueueName, Reason, Recurrence};
 use tenure_core::{ErrorKind, LockName};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::common::*;
 use tenure_core::driver::{
     Cancelled, DeadSelection, Delay, DelayQueue as _, DelayQueueExt as _, Due, LockTurn, NewMessage, Pushed,
-    Rescheduled, Settle, Settled, Settlement, TurnGiven,
+    QueueAdmin as _, Rescheduled, Settle, Settled, Settlement, TurnGiven,
 };
 use tenure_core::queue::MessageId;
 use tenure_core::{FencingToken, OwnerToken};

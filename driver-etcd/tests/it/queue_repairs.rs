@@ -6,7 +6,7 @@ use crate::common::*;
 use tenure_core::ErrorKind;
 use tenure_core::driver::{
     Cancelled, DeadCause, DeadSelection, Delay, DelayQueue as _, DelayQueueExt as _, Due, Lease, MessageState, NamedId,
-    NewMessage, Pushed, RawDelivery, ReceiveRequest, Settle, Settled, Settlement,
+    NewMessage, Pushed, QueueAdmin as _, RawDelivery, ReceiveRequest, Settle, Settled, Settlement,
 };
 use tenure_core::queue::{ConcurrencyKey, MessageId};
 use tenure_etcd::EtcdDriver;

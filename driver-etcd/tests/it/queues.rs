@@ -12,7 +12,7 @@ use etcd_client::{AlarmAction, AlarmOptions, AlarmType};
 use tenure_core::ErrorKind;
 use tenure_core::driver::{
     Attempts, Cancelled, Delay, DelayQueue as _, DelayQueueExt as _, Due, Lease, MessageState, NewMessage, Next,
-    Pushed, ReceiveRequest, Rescheduled, Settled,
+    Pushed, QueueAdmin as _, ReceiveRequest, Rescheduled, Settled,
 };
 use tenure_core::queue::{ConcurrencyKey, Job, MessageId};
 use tenure_etcd::EtcdDriver;

@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use tenure_core::driver::{
     Cancelled, DeadPage, DeadPlace, DeadSelection, Delay, DelayQueue, Exchanged, Exclusion, Extended, Extension,
     Fencing, Flow, ListPlace, Listed, LockTurn, MessageInfo, MessagePage, NewMessage, Parking, Payload, PurgePlace,
-    PurgeStep, Purged, Pushed, QueueCapabilities, QueuePage, QueueStats, QueueWake, ReceiveRequest, Redriven,
-    Rescheduled, Settle, TurnGiven, Watch,
+    PurgeStep, Purged, Pushed, QueueAdmin, QueueCapabilities, QueuePage, QueueStats, QueueWake, ReceiveRequest,
+    Redriven, Rescheduled, Settle, TurnGiven, Watch,
 };
 use tenure_core::queue::{MessageId, QueueLimits, QueueName};
 use tenure_core::{Error, ErrorKind, Result};
@@ -64,6 +64,19 @@ impl DelayQueue for MemoryDriver {
         self.turn(Operation::Extend, queue, move |rule| rule.extend(&asked)).await
     }
 
+    async fn give_turn(&self, queue: &QueueName, id: &MessageId, turn: &LockTurn) -> Result<TurnGiven> {
+        let (id, given) = (id.clone(), turn.clone());
+        self.operate(queue, move |rule| rule.give_turn(&id, &given)).await
+    }
+
+    async fn watch(&self, queue: &QueueName) -> Result<Watch> {
+        let (link, queue) = (self.link(), queue.clone());
+        self.carry(Operation::Watch, move |_| link.watch_queue(&queue)).await.map_err(Failure::error)
+    }
+}
+
+#[async_trait]
+impl QueueAdmin for MemoryDriver {
     async fn cancel(&self, queue: &QueueName, id: &MessageId) -> Result<Cancelled> {
         let id = id.clone();
         self.operate(queue, move |rule| rule.cancel(&id)).await
@@ -72,11 +85,6 @@ impl DelayQueue for MemoryDriver {
     async fn reschedule(&self, queue: &QueueName, id: &MessageId, delay: Delay) -> Result<Rescheduled> {
         let id = id.clone();
         self.operate(queue, move |rule| rule.reschedule(&id, delay)).await
-    }
-
-    async fn give_turn(&self, queue: &QueueName, id: &MessageId, turn: &LockTurn) -> Result<TurnGiven> {
-        let (id, given) = (id.clone(), turn.clone());
-        self.operate(queue, move |rule| rule.give_turn(&id, &given)).await
     }
 
     async fn get(&self, queue: &QueueName, id: &MessageId) -> Result<Option<MessageInfo>> {
@@ -127,11 +135,6 @@ impl DelayQueue for MemoryDriver {
     async fn dead_purge(&self, queue: &QueueName, which: &DeadSelection) -> Result<Purged> {
         let which = which.clone();
         self.operate(queue, move |rule| rule.dead_purge(&which)).await
-    }
-
-    async fn watch(&self, queue: &QueueName) -> Result<Watch> {
-        let (link, queue) = (self.link(), queue.clone());
-        self.carry(Operation::Watch, move |_| link.watch_queue(&queue)).await.map_err(Failure::error)
     }
 }
 

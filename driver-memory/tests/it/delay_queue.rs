@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use tenure_core::driver::{
     Attempts, Cancelled, Cause, DeadPlace, DelayQueue as _, DelayQueueExt as _, Extended, Extension, Healed, Lease,
-    Listed, MessageState, NewMessage, Next, Payload, Pushed, ReceiveRequest, Rescheduled, Rest, Settled,
+    Listed, MessageState, NewMessage, Next, Payload, Pushed, QueueAdmin as _, ReceiveRequest, Rescheduled, Rest,
+    Settled,
 };
 use tenure_core::queue::{Job, Message, OrPark, Outcome, Queue, QueueName, RetryPolicy};
 use tenure_core::{Client, ErrorKind};

@@ -7,8 +7,8 @@ use mysql_async::{Row, Value};
 use tenure_core::driver::{
     Cancelled, DeadPage, DeadPlace, DeadSelection, Delay, DelayQueue, Exchanged, Exclusion, Extended, Extension,
     Fencing, ListPlace, Listed, LockTurn, MessageInfo, MessagePage, MessageState, NewMessage, Next, Parking, Payload,
-    PurgePlace, PurgeStep, Purged, Pushed, QueueCapabilities, QueuePage, QueueStats, QueueWake, ReceiveRequest,
-    Received, Redriven, Rescheduled, Rest, Settle, Settled, TurnGiven, Watch,
+    PurgePlace, PurgeStep, Purged, Pushed, QueueAdmin, QueueCapabilities, QueuePage, QueueStats, QueueWake,
+    ReceiveRequest, Received, Redriven, Rescheduled, Rest, Settle, Settled, TurnGiven, Watch,
 };
 use tenure_core::queue::{MessageId, QueueLimits, QueueName};
 use tenure_core::{Error, ErrorKind, Result};
@@ -150,6 +150,17 @@ impl DelayQueue for MysqlQueue {
         Ok(answers.chars().map(told).collect())
     }
 
+    async fn give_turn(&self, _: &QueueName, _: &MessageId, _: &LockTurn) -> Result<TurnGiven> {
+        Err(Error::new(ErrorKind::Unsupported, "this driver delivers parked messages after their back-off only"))
+    }
+
+    async fn watch(&self, _: &QueueName) -> Result<Watch> {
+        Err(Error::new(ErrorKind::Unsupported, "this backend has no notifications; waiters poll"))
+    }
+}
+
+#[async_trait]
+impl QueueAdmin for MysqlQueue {
     async fn cancel(&self, queue: &QueueName, id: &MessageId) -> Result<Cancelled> {
         Ok(match self.stood(queue, CANCEL, id, Vec::new()).await? {
             None | Some(MessageState::Settled) => Cancelled::NotFound,
@@ -166,10 +177,6 @@ impl DelayQueue for MysqlQueue {
             Some(MessageState::Dead) => Rescheduled::Dead,
             Some(MessageState::Scheduled | MessageState::Ready) => Rescheduled::Moved,
         })
-    }
-
-    async fn give_turn(&self, _: &QueueName, _: &MessageId, _: &LockTurn) -> Result<TurnGiven> {
-        Err(Error::new(ErrorKind::Unsupported, "this driver delivers parked messages after their back-off only"))
     }
 
     async fn get(&self, queue: &QueueName, id: &MessageId) -> Result<Option<MessageInfo>> {
@@ -252,9 +259,5 @@ impl DelayQueue for MysqlQueue {
 
     async fn dead_purge(&self, queue: &QueueName, which: &DeadSelection) -> Result<Purged> {
         self.move_dead(queue, which, None).await.map(|(removed, rest)| Purged::new(removed, rest))
-    }
-
-    async fn watch(&self, _: &QueueName) -> Result<Watch> {
-        Err(Error::new(ErrorKind::Unsupported, "this backend has no notifications; waiters poll"))
     }
 }

@@ -51,7 +51,7 @@ async fn a_read_only_server_grants_nothing() {
     let server = start(MariaDbOptions::new());
     let backend = backend(&server).await;
     let (jobs, owner) = (QueueName::new("jobs").unwrap(), OwnerId::new());
-    let (queue, reentrant) = (backend.queue().unwrap(), backend.reentrant().unwrap());
+    let (queue, reentrant) = (backend.queue_admin().unwrap(), backend.reentrant().unwrap());
     let Pushed::Stored(id) = queue.push(&jobs, &[message("x")]).await.unwrap().remove(0) else { panic!("not stored") };
     let held = request("held", MINUTE);
     assert!(matches!(reentrant.enter(&owner, &held).await.unwrap(), Acquisition::Granted(_)));
@@ -209,7 +209,7 @@ async fn a_dropped_request_does_not_shift_the_answers() {
 async fn a_deadlock_with_another_transaction_is_an_outage_that_passes() {
     let server = start(MariaDbOptions::new());
     let (backend, mut user) = (backend(&server).await, session(&server).await);
-    let (queue, jobs) = (Arc::clone(backend.queue().unwrap()), QueueName::new("jobs").unwrap());
+    let (queue, jobs) = (Arc::clone(backend.queue_admin().unwrap()), QueueName::new("jobs").unwrap());
     queue.push(&jobs, &[message("first")]).await.unwrap();
     // The server spares the transaction that has written more.
     user.query_drop("CREATE TABLE ballast (n INT) ENGINE=InnoDB").await.unwrap();

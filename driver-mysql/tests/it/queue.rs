@@ -154,7 +154,7 @@ async fn full_dead_letters_let_go_when_they_were_removed_by_hand() {
     let server = start(MariaDbOptions::new());
     let url = format!("{}?connections=1&max_dead_letters=2", server.url(DATABASE));
     let backend: Backend = MysqlDriver::connect(&url).await.unwrap().into();
-    let queue = backend.queue().unwrap();
+    let queue = backend.queue_admin().unwrap();
     let die = async |count: usize| {
         queue.push(&jobs(), &vec![message("x"); count]).await.unwrap();
         let received = queue.receive(&receive(&jobs(), 10)).await.unwrap().deliveries;

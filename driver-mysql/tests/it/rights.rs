@@ -38,7 +38,7 @@ async fn the_driver_works_with_the_documented_right() {
     granted(locks, &kept).await;
     let listed = backend.census().unwrap().held(b"b", None, 9).await.unwrap().locks;
     assert_eq!(listed.iter().map(|lock| &lock.name).collect::<Vec<_>>(), [&kept.name]);
-    let (queue, jobs) = (backend.queue().unwrap(), QueueName::new("jobs").unwrap());
+    let (queue, jobs) = (backend.queue_admin().unwrap(), QueueName::new("jobs").unwrap());
     queue.push(&jobs, &[message("x")]).await.unwrap();
     let received = queue.receive(&receive(&jobs, 1)).await.unwrap().deliveries;
     queue.settle(&jobs, &[Settle::new(received[0].receipt, Settlement::Ack)]).await.unwrap();

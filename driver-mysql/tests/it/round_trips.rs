@@ -36,7 +36,7 @@ async fn cost<T>(server: &MariaDbServer, asked: impl Future<Output = T>) -> ([i6
 async fn every_method_is_one_statement_that_is_prepared_once() {
     let server = start(MariaDbOptions::new());
     let backend = backend(&server).await;
-    let (locks, queue, jobs) = (backend.locks(), backend.queue().unwrap(), QueueName::new("jobs").unwrap());
+    let (locks, queue, jobs) = (backend.locks(), backend.queue_admin().unwrap(), QueueName::new("jobs").unwrap());
     let (ttl, census) = (Ttl::new(MINUTE).unwrap(), backend.census().unwrap());
     // Once for all, so that names are there and statements prepared.
     for last in [false, true] {

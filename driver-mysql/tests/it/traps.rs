@@ -95,8 +95,8 @@ async fn the_defaults_of_a_server_do_not_matter() {
     one.locks().release(&hold(&first)).await.unwrap();
     granted(other.locks(), &request("a", MINUTE)).await;
     let jobs = QueueName::new("jobs").unwrap();
-    one.queue().unwrap().push(&jobs, &[message("x")]).await.unwrap();
-    assert_eq!(other.queue().unwrap().receive(&receive(&jobs, 1)).await.unwrap().deliveries.len(), 1);
+    one.queue_admin().unwrap().push(&jobs, &[message("x")]).await.unwrap();
+    assert_eq!(other.queue_admin().unwrap().receive(&receive(&jobs, 1)).await.unwrap().deliveries.len(), 1);
 }
 
 /// A row or a table that a user's transaction keeps: by default one waits for it 50 s, or a day.
@@ -144,7 +144,7 @@ async fn a_binary_log_of_statements_is_named_and_one_of_rows_is_fine() {
 async fn what_is_sent_are_calls_without_variables() {
     let server = start(MariaDbOptions::new());
     let (backend, jobs) = (backend(&server).await, QueueName::new("jobs").unwrap());
-    let (locks, queue) = (backend.locks(), backend.queue().unwrap());
+    let (locks, queue) = (backend.locks(), backend.queue_admin().unwrap());
     let all = async || {
         let (first, other) = (request("a", MINUTE), request("a", MINUTE));
         granted(locks, &first).await;

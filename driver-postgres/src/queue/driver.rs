@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use tenure_core::driver::{
     Cancelled, DeadPage, DeadPlace, DeadSelection, Delay, DelayQueue, Exchanged, Exclusion, Extended, Extension,
     Fencing, ListPlace, Listed, LockTurn, MessageInfo, MessagePage, MessageState, NewMessage, Next, Parking, Payload,
-    PurgePlace, PurgeStep, Purged, Pushed, QueueCapabilities, QueuePage, QueueStats, QueueWake, ReceiveRequest,
-    Received, Redriven, Rescheduled, Rest, Settle, TurnGiven, Watch,
+    PurgePlace, PurgeStep, Purged, Pushed, QueueAdmin, QueueCapabilities, QueuePage, QueueStats, QueueWake,
+    ReceiveRequest, Received, Redriven, Rescheduled, Rest, Settle, TurnGiven, Watch,
 };
 use tenure_core::queue::{MessageId, QueueLimits, QueueName};
 use tenure_core::{Error, ErrorKind, Result};
@@ -163,6 +163,28 @@ impl DelayQueue for PostgresQueue {
         Ok(answers.into_iter().map(told).collect())
     }
 
+    async fn give_turn(&self, queue: &QueueName, id: &MessageId, turn: &LockTurn) -> Result<TurnGiven> {
+        let (lock, token) = (turn.lock.as_bytes(), turn.token.expose());
+        let (token, fence) = (token.as_str(), turn.fence.get().cast_signed());
+        let more: [Parameter<'_>; 3] = [(&lock, Type::BYTEA), (&token, Type::TEXT), (&fence, Type::INT8)];
+        let rows = self.about(queue, GIVE_TURN, id, &more).await?;
+        Ok(match get::<i32>(single(&rows)?, 0)? {
+            1 => TurnGiven::Due,
+            2 => TurnGiven::Paused,
+            _ => TurnGiven::NotParked,
+        })
+    }
+
+    async fn watch(&self, queue: &QueueName) -> Result<Watch> {
+        self.connections.listen().await?;
+        let watch = self.connections.ear.queues().register(queue);
+        self.ask(queue, WATCH, &[(&self.connections.ear.id(), Type::INT8)]).await?;
+        Ok(watch)
+    }
+}
+
+#[async_trait]
+impl QueueAdmin for PostgresQueue {
     async fn cancel(&self, queue: &QueueName, id: &MessageId) -> Result<Cancelled> {
         let rows = self.about(queue, CANCEL, id, &[]).await?;
         Ok(match found(get(single(&rows)?, 0)?)? {
@@ -180,18 +202,6 @@ impl DelayQueue for PostgresQueue {
             Some(MessageState::InFlight) => Rescheduled::InFlight,
             Some(MessageState::Dead) => Rescheduled::Dead,
             Some(MessageState::Scheduled | MessageState::Ready) => Rescheduled::Moved,
-        })
-    }
-
-    async fn give_turn(&self, queue: &QueueName, id: &MessageId, turn: &LockTurn) -> Result<TurnGiven> {
-        let (lock, token) = (turn.lock.as_bytes(), turn.token.expose());
-        let (token, fence) = (token.as_str(), turn.fence.get().cast_signed());
-        let more: [Parameter<'_>; 3] = [(&lock, Type::BYTEA), (&token, Type::TEXT), (&fence, Type::INT8)];
-        let rows = self.about(queue, GIVE_TURN, id, &more).await?;
-        Ok(match get::<i32>(single(&rows)?, 0)? {
-            1 => TurnGiven::Due,
-            2 => TurnGiven::Paused,
-            _ => TurnGiven::NotParked,
         })
     }
 
@@ -273,13 +283,6 @@ impl DelayQueue for PostgresQueue {
 
     async fn dead_purge(&self, queue: &QueueName, which: &DeadSelection) -> Result<Purged> {
         self.move_dead(queue, which, None).await.map(|(removed, rest)| Purged::new(removed, rest))
-    }
-
-    async fn watch(&self, queue: &QueueName) -> Result<Watch> {
-        self.connections.listen().await?;
-        let watch = self.connections.ear.queues().register(queue);
-        self.ask(queue, WATCH, &[(&self.connections.ear.id(), Type::INT8)]).await?;
-        Ok(watch)
     }
 }
 

@@ -94,7 +94,7 @@ async fn costs(tables: Tables) -> Vec<(&'static str, u64, bool)> {
     counting.count("force_release", driver.force_release(&name, None)).await.unwrap();
 
     let backend = Backend::from(driver);
-    let (queue, jobs) = (backend.queue().unwrap(), QueueName::new("jobs").unwrap());
+    let (queue, jobs) = (backend.queue_admin().unwrap(), QueueName::new("jobs").unwrap());
     let message = || NewMessage::new(Payload::new(&b"x"[..]).unwrap());
     let request = |max| ReceiveRequest::new(jobs.clone(), max, Lease::DEFAULT);
     queue.push(&jobs, &[message()]).await.unwrap();

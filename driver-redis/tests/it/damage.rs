@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::common::queue::{ack, message, one, payloads, push, queue, receive, up_to};
 use crate::common::{Client, LONG, attempt, hold, server, waiter};
 use tenure_core::driver::{
-    DeadSelection, Delay, DelayQueue, DelayQueueExt as _, ForceReleased, Listed, Released, Renewed, Rest,
+    DeadSelection, Delay, DelayQueueExt as _, ForceReleased, Listed, QueueAdmin, Released, Renewed, Rest,
 };
 use tenure_core::queue::QueueLimits;
 use tenure_core::{Error, ErrorKind, Result};
@@ -173,7 +173,7 @@ async fn who_waits_is_told_that_the_queue_of_its_lock_is_damaged() {
 }
 
 /// Every operation of a queue; what failed.
-async fn all_of_them(q: &dyn DelayQueue, jobs: &tenure_core::queue::QueueName) -> Vec<(&'static str, Error)> {
+async fn all_of_them(q: &dyn QueueAdmin, jobs: &tenure_core::queue::QueueName) -> Vec<(&'static str, Error)> {
     let id = tenure_core::queue::MessageId::assigned(1);
     let known = crate::common::queue::named("known");
     let limits = QueueLimits::none().in_flight(5).unwrap();

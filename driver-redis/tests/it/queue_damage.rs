@@ -7,7 +7,7 @@ use crate::common::queue::{
 };
 use crate::common::{Client, server};
 use tenure_core::driver::{
-    Cancelled, DeadCause, DeadSelection, Delay, DelayQueue, DelayQueueExt as _, Due, MessageState, NewMessage, Pushed,
+    Cancelled, DeadCause, DeadSelection, Delay, DelayQueueExt as _, Due, MessageState, NewMessage, Pushed, QueueAdmin,
     RawDelivery, Settled, Settlement,
 };
 use tenure_core::queue::{MessageId, QueueName};
@@ -23,7 +23,7 @@ fn number(id: &MessageId) -> String {
 }
 
 /// Everything that can be had, in however many requests.
-async fn drain(q: &dyn DelayQueue, jobs: &QueueName) -> Vec<RawDelivery> {
+async fn drain(q: &dyn QueueAdmin, jobs: &QueueName) -> Vec<RawDelivery> {
     let mut all = Vec::new();
     for _ in 0..20 {
         all.extend(q.receive(&up_to(jobs, 100)).await.expect("damage fails no request").deliveries);
@@ -31,7 +31,7 @@ async fn drain(q: &dyn DelayQueue, jobs: &QueueName) -> Vec<RawDelivery> {
     all
 }
 
-async fn nothing_is_left(server: &RedisServer, q: &dyn DelayQueue) {
+async fn nothing_is_left(server: &RedisServer, q: &dyn QueueAdmin) {
     assert!(q.list_queues(None, 9).await.unwrap().queues.is_empty());
     assert_eq!(crate::common::keys(server), ["{tenure:dq:jobs}:n"], "its counters alone");
 }
@@ -250,7 +250,7 @@ async fn what_lost_its_key_in_flight_keeps_count_of_its_attempts() {
     assert_eq!(q.get(&jobs, &a.id).await.unwrap().unwrap().attempt, 1);
 }
 
-async fn futures(q: &dyn DelayQueue, jobs: &QueueName, messages: &[NewMessage]) -> Vec<MessageId> {
+async fn futures(q: &dyn QueueAdmin, jobs: &QueueName, messages: &[NewMessage]) -> Vec<MessageId> {
     let mut ids = Vec::new();
     for message in messages {
         ids.push(push(q, jobs, message.clone()).await);

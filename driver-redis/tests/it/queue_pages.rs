@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 
 use crate::common::queue::{message, queue, up_to};
 use crate::common::{Client, server};
-use tenure_core::driver::{DelayQueue, DelayQueueExt as _, Listed, Rest, Settle, Settlement};
+use tenure_core::driver::{DelayQueueExt as _, Listed, QueueAdmin, Rest, Settle, Settlement};
 use tenure_core::queue::{MessageId, QueueName};
 use tenure_testkit::RedisServer;
 
 /// How many there are: more than one script looks at of one time.
 const MANY: usize = 1300;
 
-async fn fill(q: &dyn DelayQueue, jobs: &QueueName) {
+async fn fill(q: &dyn QueueAdmin, jobs: &QueueName) {
     for _ in 0..MANY / 100 {
         q.push(jobs, &vec![message("waits", 0); 100]).await.unwrap();
     }
@@ -27,7 +27,7 @@ fn level(server: &RedisServer, set: &str, score: u64) {
     server.connect().unwrap().call(&words).unwrap();
 }
 
-async fn listed(q: &dyn DelayQueue, jobs: &QueueName, which: Listed, max: usize) -> Vec<MessageId> {
+async fn listed(q: &dyn QueueAdmin, jobs: &QueueName, which: Listed, max: usize) -> Vec<MessageId> {
     let (mut all, mut from) = (Vec::new(), None);
     for _ in 0..=MANY {
         let page = q.list(jobs, which, from, max).await.unwrap();

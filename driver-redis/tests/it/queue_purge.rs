@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::common::queue::{key, message, queue, up_to};
 use crate::common::{Client, LONG, server};
-use tenure_core::driver::{DelayQueue, DelayQueueExt as _, NewMessage, RawDelivery, Settle, Settlement};
+use tenure_core::driver::{DelayQueueExt as _, NewMessage, QueueAdmin, RawDelivery, Settle, Settlement};
 use tenure_core::queue::{Queue, QueueName};
 use tenure_redis::RedisDriver;
 use tenure_testkit::RedisServer;
@@ -18,13 +18,13 @@ async fn engine(server: &RedisServer, jobs: &QueueName) -> Queue<Vec<u8>> {
     client.queue_of_bytes(jobs.as_bytes()).unwrap()
 }
 
-async fn fill(q: &dyn DelayQueue, jobs: &QueueName, count: usize, message: &NewMessage) {
+async fn fill(q: &dyn QueueAdmin, jobs: &QueueName, count: usize, message: &NewMessage) {
     for start in (0..count).step_by(BATCH) {
         q.push(jobs, &vec![message.clone(); BATCH.min(count - start)]).await.unwrap();
     }
 }
 
-async fn in_flight(q: &dyn DelayQueue, jobs: &QueueName, count: usize) -> Vec<RawDelivery> {
+async fn in_flight(q: &dyn QueueAdmin, jobs: &QueueName, count: usize) -> Vec<RawDelivery> {
     fill(q, jobs, count, &message("in flight", 0)).await;
     let mut deliveries = Vec::new();
     while deliveries.len() < count {

@@ -8,7 +8,7 @@ use crate::common::queue::{delay, key, message, queue, up_to};
 use crate::common::{Client, calls, server};
 use tenure_core::ErrorKind;
 use tenure_core::driver::{
-    Attempts, DeadSelection, Delay, DelayQueue, DelayQueueExt as _, Due, Exchanged, NewMessage, Next, Payload, Rest,
+    Attempts, DeadSelection, Delay, DelayQueueExt as _, Due, Exchanged, NewMessage, Next, Payload, QueueAdmin, Rest,
     Settle, Settlement,
 };
 use tenure_core::queue::{QueueLimits, QueueName};
@@ -25,7 +25,7 @@ fn small() -> NewMessage {
     message("", 0).with_payload(Payload::new(vec![b'x'; PAYLOAD]).unwrap())
 }
 
-async fn fill(q: &dyn DelayQueue, jobs: &QueueName, count: usize, message: &NewMessage) {
+async fn fill(q: &dyn QueueAdmin, jobs: &QueueName, count: usize, message: &NewMessage) {
     for start in (0..count).step_by(256) {
         let batch = vec![message.clone(); 256.min(count - start)];
         q.push(jobs, &batch).await.unwrap();
@@ -223,7 +223,7 @@ async fn the_most_bytes_of_a_push_cost_a_short_script_and_more_are_refused() {
 }
 
 /// One worker's share: pushes and receives by turns, and settles with the next request.
-async fn live(q: std::sync::Arc<dyn DelayQueue>, jobs: QueueName, batch: usize, turns: usize) -> usize {
+async fn live(q: std::sync::Arc<dyn QueueAdmin>, jobs: QueueName, batch: usize, turns: usize) -> usize {
     let (messages, request) = (vec![small(); batch], up_to(&jobs, batch));
     let (mut settles, mut lives) = (Vec::new(), 0);
     for _ in 0..turns {

@@ -4,17 +4,17 @@ use std::time::Duration;
 
 use crate::common::queue::{ack, delay, key, known_as, message, named, one, push, queue, receive, settle};
 use crate::common::{Client, LONG, server, woken};
-use tenure_core::driver::{DeadSelection, Delay, DelayQueue, Next, Rescheduled, Settled, Settlement, Watch};
+use tenure_core::driver::{DeadSelection, Delay, Next, QueueAdmin, Rescheduled, Settled, Settlement, Watch};
 use tenure_core::queue::{QueueLimits, QueueName};
 use tenure_testkit::RedisServer;
 
 /// Asks in vain, as a client does that was woken; from then on it may be woken again.
-async fn waits(q: &dyn DelayQueue, jobs: &QueueName) {
+async fn waits(q: &dyn QueueAdmin, jobs: &QueueName) {
     assert!(receive(q, jobs, 1).await.deliveries.is_empty());
 }
 
 /// Whether no wake-up has come by the time that the server has answered everything sent before.
-async fn sleeps(q: &dyn DelayQueue, jobs: &QueueName, watch: &mut Watch) -> bool {
+async fn sleeps(q: &dyn QueueAdmin, jobs: &QueueName, watch: &mut Watch) -> bool {
     q.stats(jobs).await.unwrap(); // pushes of earlier commands precede this reply
     tokio::time::timeout(Duration::from_millis(50), watch.next()).await.is_err()
 }

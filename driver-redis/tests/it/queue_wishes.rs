@@ -7,8 +7,8 @@ use crate::common::queue::{
 };
 use crate::common::{Client, all_calls, keys, server};
 use tenure_core::driver::{
-    Cause, DeadCause, DeadSelection, Delay, DelayQueue, Exchanged, Extended, Extension, IfKnown, Lease, Listed,
-    MessageInfo, NewMessage, Next, Pushed, Settled, Settlement,
+    Cause, DeadCause, DeadSelection, Delay, Exchanged, Extended, Extension, IfKnown, Lease, Listed, MessageInfo,
+    NewMessage, Next, Pushed, QueueAdmin, Settled, Settlement,
 };
 use tenure_core::queue::{QueueLimits, QueueName, Rate, Recurrence};
 use tenure_testkit::RedisServer;
@@ -23,7 +23,7 @@ fn recurring(message: NewMessage) -> NewMessage {
     message.with_recurrence(Some(Recurrence::new(WEEKLY).unwrap()))
 }
 
-async fn all(q: &dyn DelayQueue, jobs: &QueueName, which: Listed, max: usize) -> Vec<MessageInfo> {
+async fn all(q: &dyn QueueAdmin, jobs: &QueueName, which: Listed, max: usize) -> Vec<MessageInfo> {
     let (mut all, mut from) = (Vec::new(), None);
     loop {
         let page = q.list(jobs, which, from, max).await.unwrap();
@@ -40,7 +40,7 @@ fn told(all: &[MessageInfo]) -> Vec<String> {
 }
 
 /// How many commands the server runs for a life of one message: those inside scripts, in order of their names.
-async fn commands_of_a_life(server: &RedisServer, q: &dyn DelayQueue, jobs: &QueueName) -> Vec<(String, u64)> {
+async fn commands_of_a_life(server: &RedisServer, q: &dyn QueueAdmin, jobs: &QueueName) -> Vec<(String, u64)> {
     push(q, jobs, message("x", 0)).await;
     push(q, jobs, message("y", 0)).await;
     let first = one(q, jobs).await; // now the server knows the scripts

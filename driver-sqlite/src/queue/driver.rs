@@ -4,8 +4,8 @@ use async_trait::async_trait;
 use tenure_core::driver::{
     Cancelled, DeadPage, DeadPlace, DeadSelection, Delay, DelayQueue, Exchanged, Exclusion, Extended, Extension,
     Fencing, Flow, ListPlace, Listed, LockTurn, MessageInfo, MessagePage, NewMessage, Parking, Payload, PurgePlace,
-    PurgeStep, Purged, Pushed, QueueCapabilities, QueuePage, QueueStats, QueueWake, ReceiveRequest, Redriven,
-    Rescheduled, Settle, TurnGiven, Watch,
+    PurgeStep, Purged, Pushed, QueueAdmin, QueueCapabilities, QueuePage, QueueStats, QueueWake, ReceiveRequest,
+    Redriven, Rescheduled, Settle, TurnGiven, Watch,
 };
 use tenure_core::queue::{MessageId, QueueLimits, QueueName};
 use tenure_core::{Error, ErrorKind, Result};
@@ -63,6 +63,21 @@ impl DelayQueue for SqliteDriver {
         self.decide(queue, move |rule| rule.extend(&asked)).await
     }
 
+    async fn give_turn(&self, queue: &QueueName, id: &MessageId, turn: &LockTurn) -> Result<TurnGiven> {
+        let (id, given) = (id.clone(), turn.clone());
+        self.decide(queue, move |rule| rule.give_turn(&id, &given)).await
+    }
+
+    async fn watch(&self, queue: &QueueName) -> Result<Watch> {
+        let watching = self.worker().bell()?.queues.register(queue);
+        let queue = queue.clone();
+        self.worker().ask(move |turn| watch(turn, &queue)).await?;
+        Ok(watching)
+    }
+}
+
+#[async_trait]
+impl QueueAdmin for SqliteDriver {
     async fn cancel(&self, queue: &QueueName, id: &MessageId) -> Result<Cancelled> {
         let id = id.clone();
         self.decide(queue, move |rule| rule.cancel(&id)).await
@@ -71,11 +86,6 @@ impl DelayQueue for SqliteDriver {
     async fn reschedule(&self, queue: &QueueName, id: &MessageId, delay: Delay) -> Result<Rescheduled> {
         let id = id.clone();
         self.decide(queue, move |rule| rule.reschedule(&id, delay)).await
-    }
-
-    async fn give_turn(&self, queue: &QueueName, id: &MessageId, turn: &LockTurn) -> Result<TurnGiven> {
-        let (id, given) = (id.clone(), turn.clone());
-        self.decide(queue, move |rule| rule.give_turn(&id, &given)).await
     }
 
     async fn get(&self, queue: &QueueName, id: &MessageId) -> Result<Option<MessageInfo>> {
@@ -124,13 +134,6 @@ impl DelayQueue for SqliteDriver {
     async fn dead_purge(&self, queue: &QueueName, which: &DeadSelection) -> Result<Purged> {
         let which = which.clone();
         self.decide(queue, move |rule| rule.dead_purge(&which)).await
-    }
-
-    async fn watch(&self, queue: &QueueName) -> Result<Watch> {
-        let watching = self.worker().bell()?.queues.register(queue);
-        let queue = queue.clone();
-        self.worker().ask(move |turn| watch(turn, &queue)).await?;
-        Ok(watching)
     }
 }
 

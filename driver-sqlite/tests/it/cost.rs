@@ -64,7 +64,7 @@ async fn every_method_is_one_transaction_and_a_look_writes_nothing() {
     counting.count("force_release", driver.force_release(&name, None)).await.unwrap();
 
     let backend = Backend::from(driver);
-    let (queue, jobs) = (backend.queue().unwrap(), QueueName::new("jobs").unwrap());
+    let (queue, jobs) = (backend.queue_admin().unwrap(), QueueName::new("jobs").unwrap());
     let message = || NewMessage::new(Payload::new(&b"x"[..]).unwrap());
     let request = |max| ReceiveRequest::new(jobs.clone(), max, Lease::DEFAULT);
     let settle = |receipt| Settle::new(receipt, Settlement::Ack);

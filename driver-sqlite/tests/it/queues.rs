@@ -7,8 +7,8 @@ use rusqlite::Connection;
 use tempfile::TempDir;
 use tenure_core::Client;
 use tenure_core::driver::{
-    Backend, DeadCause, Delay, DelayQueue, DelayQueueExt as _, Due, Lease, Listed, MessageState, NamedId, NewMessage,
-    Next, Payload, Pushed, ReceiveRequest, Rest, Settle, Settled, Settlement,
+    Backend, DeadCause, Delay, DelayQueue as _, DelayQueueExt as _, Due, Lease, Listed, MessageState, NamedId,
+    NewMessage, Next, Payload, Pushed, QueueAdmin as _, ReceiveRequest, Rest, Settle, Settled, Settlement,
 };
 use tenure_core::queue::{MessageId, QueueName};
 use tenure_sqlite::{SqliteConfig, SqliteDriver};

@@ -46,6 +46,6 @@ impl InMemory {
     /// The queue.
     #[must_use]
     pub fn side(&self) -> Side {
-        Side::new(Arc::clone(Backend::from(self.store.clone()).queue().unwrap()))
+        Side::new(Arc::clone(Backend::from(self.store.clone()).queue_admin().unwrap()))
     }
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tenure_core::Result;
 use tenure_core::driver::{
-    DeadPlace, DeadSelection, DelayQueue, DelayQueueExt as _, Exchanged, Extension, Healed, Listed, MessageInfo, Next,
-    Pushed, RawDelivery, Receipt, ReceiveRequest, Received, Settle, Settlement,
+    DeadPlace, DeadSelection, DelayQueueExt as _, Exchanged, Extension, Healed, Listed, MessageInfo, Next, Pushed,
+    QueueAdmin, RawDelivery, Receipt, ReceiveRequest, Received, Settle, Settlement,
 };
 use tenure_core::queue::{MessageId, QueueName};
 
@@ -17,7 +17,7 @@ use crate::Grow;
 /// A queue of one of the two backends, and its replies.
 #[derive(Debug)]
 pub struct Side {
-    queues: Arc<dyn DelayQueue>,
+    queues: Arc<dyn QueueAdmin>,
     /// What this backend calls the messages, in the order of their pushes.
     pub(super) ids: Vec<MessageId>,
     pub(super) receipts: Vec<Receipt>,
@@ -28,7 +28,7 @@ pub struct Side {
 impl Side {
     /// A queue that is empty.
     #[must_use]
-    pub fn new(queues: Arc<dyn DelayQueue>) -> Self {
+    pub fn new(queues: Arc<dyn QueueAdmin>) -> Self {
         Self { queues, ids: vec![], receipts: vec![], letters: vec![], fence: 0 }
     }
 

@@ -5,8 +5,8 @@ mod tests;
 
 use async_trait::async_trait;
 use tenure_core::driver::{
-    Cancelled, DeadPage, DeadPlace, DeadSelection, Delay, DelayQueue, Exchanged, Extended, Extension, ListPlace,
-    Listed, LockTurn, MessageInfo, MessagePage, NewMessage, Next, Parking, PurgePlace, PurgeStep, Purged, Pushed,
+    Cancelled, DeadPage, DeadPlace, DeadSelection, Delay, DelayQueue, Exchanged, Extended, Extension, ListPlace, Listed,
+    LockTurn, MessageInfo, MessagePage, NewMessage, Next, Parking, PurgePlace, PurgeStep, Purged, Pushed, QueueAdmin,
     QueueCapabilities, QueuePage, QueueStats, QueueWake, ReceiveRequest, Received, Redriven, Rescheduled, Rest, Settle,
     TurnGiven, Watch,
 };
@@ -119,6 +119,20 @@ impl<D: Dialer> DelayQueue for Driver<D> {
         self.on_queue("extend", queue, call, |answer| call::extended(answer, extensions.len())).await
     }
 
+    async fn give_turn(&self, queue: &QueueName, id: &MessageId, turn: &LockTurn) -> Result<TurnGiven> {
+        self.on_queue("give_turn", queue, Ok(self.calls().queue_give_turn(queue, id, turn)), call::turn_given).await
+    }
+
+    /// One round trip: the server has to know who wants to be woken. Every receive refreshes it.
+    async fn watch(&self, queue: &QueueName) -> Result<Watch> {
+        let watch = self.0.wake.queues().register(queue);
+        self.on_queue("watch", queue, Ok(self.calls().queue_listen(queue)), |_| Ok(())).await?;
+        Ok(watch)
+    }
+}
+
+#[async_trait]
+impl<D: Dialer> QueueAdmin for Driver<D> {
     async fn cancel(&self, queue: &QueueName, id: &MessageId) -> Result<Cancelled> {
         self.on_queue("cancel", queue, Ok(self.calls().queue_cancel(queue, id)), call::cancelled).await
     }
@@ -126,10 +140,6 @@ impl<D: Dialer> DelayQueue for Driver<D> {
     async fn reschedule(&self, queue: &QueueName, id: &MessageId, delay: Delay) -> Result<Rescheduled> {
         let call = self.calls().queue_reschedule(queue, id, delay);
         self.on_queue("reschedule", queue, Ok(call), call::rescheduled).await
-    }
-
-    async fn give_turn(&self, queue: &QueueName, id: &MessageId, turn: &LockTurn) -> Result<TurnGiven> {
-        self.on_queue("give_turn", queue, Ok(self.calls().queue_give_turn(queue, id, turn)), call::turn_given).await
     }
 
     async fn get(&self, queue: &QueueName, id: &MessageId) -> Result<Option<MessageInfo>> {
@@ -206,13 +216,6 @@ impl<D: Dialer> DelayQueue for Driver<D> {
     async fn dead_purge(&self, queue: &QueueName, which: &DeadSelection) -> Result<Purged> {
         let call = self.calls().queue_dead_purge(queue, which);
         self.on_queue("dead_purge", queue, call, call::moved).await.map(|(removed, rest)| Purged::new(removed, rest))
-    }
-
-    /// One round trip: the server has to know who wants to be woken. Every receive refreshes it.
-    async fn watch(&self, queue: &QueueName) -> Result<Watch> {
-        let watch = self.0.wake.queues().register(queue);
-        self.on_queue("watch", queue, Ok(self.calls().queue_listen(queue)), |_| Ok(())).await?;
-        Ok(watch)
     }
 }
 

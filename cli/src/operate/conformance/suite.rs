@@ -114,6 +114,9 @@ impl UrlMaker {
         if let Some(queue) = live.queue() {
             declared = declared.queue(queue.capabilities());
         }
+        if live.queue_admin().is_none() {
+            declared = declared.without_queue_admin();
+        }
         if let Some(census) = live.census() {
             declared = declared.census(census.capabilities());
         }

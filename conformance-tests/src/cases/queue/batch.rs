@@ -15,14 +15,14 @@ pub(in crate::cases) const CASES: &[Case] = &[
         "queue/batch-is-all-or-none",
         "A batch whose request does not arrive stores nothing, and one whose reply is lost has stored everything.",
         ["P61"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         all_or_none
     ),
     case!(
         "queue/receive-at-most",
         "A receive returns at most the requested number of messages, reports that more are due, and leaves those.",
         ["P56"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         at_most
     ),
     case!(
@@ -36,14 +36,14 @@ pub(in crate::cases) const CASES: &[Case] = &[
         "queue/settlements-answer-in-order",
         "A batch of settlements answers each in order; a stale one does not disturb the others.",
         ["P57"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         settlements
     ),
     case!(
         "queue/acknowledged-together",
         "Deliveries that are acknowledged together are gone; a stale one among them is reported, and one of another queue is refused.",
         ["P57"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         together
     ),
     case!(
@@ -64,7 +64,7 @@ pub(in crate::cases) const CASES: &[Case] = &[
         "queue/too-many-bytes-are-refused",
         "A push of more bytes than a driver declares is refused as a whole, with the bound in the message; one of as many is taken.",
         ["P26"],
-        [Need::Queue, Need::ReachableRequest],
+        [Need::Queue, Need::QueueAdmin, Need::ReachableRequest],
         too_many_bytes
     ),
     case!(

@@ -13,42 +13,42 @@ pub(in crate::cases) const CASES: &[Case] = &[
         "queue/dead-after-failures",
         "The failure of the last attempt moves the message to the dead letters at once, with its payload and the last reason.",
         ["P58"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         after_failures
     ),
     case!(
         "queue/dead-after-crashes",
         "A message whose last lease ended moves to the dead letters instead of being delivered once more, and says so.",
         ["P58"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         after_crashes
     ),
     case!(
         "queue/rejected",
         "A message that a consumer rejects is dead at once, whatever attempts are left, and says so.",
         ["P58"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         rejected
     ),
     case!(
         "queue/redrive-gives-all-attempts",
         "A redriven message is delivered again with all its attempts before it.",
         ["P58"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         redrive
     ),
     case!(
         "queue/redrive-some",
         "A redrive of ids moves those that are dead, counts only them, and leaves the others.",
         ["P58"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         redrive_some
     ),
     case!(
         "queue/purge-dead",
         "Purged dead letters are gone, and the other messages are not touched.",
         ["P53", "P58"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         purge
     ),
     case!(
@@ -62,14 +62,14 @@ pub(in crate::cases) const CASES: &[Case] = &[
         "queue/dead-letters-in-pages",
         "Dead letters are listed in the order of their deaths, page by page, each once.",
         ["P53"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         pages
     ),
     case!(
         "queue/full-dead-letters-lose-nothing",
         "When the dead letters are full, a message that should die waits, is not delivered, and dies when there is room.",
         ["P53", "P58"],
-        [Need::Queue, Need::ReachableDeadLetters],
+        [Need::Queue, Need::QueueAdmin, Need::ReachableDeadLetters],
         full
     ),
 ];
@@ -97,7 +97,7 @@ async fn after_failures(context: &mut Context) -> CaseResult {
     }
     raw.nothing("it is dead").await?;
     assert_eq!(raw.counts().await?, (0, 0, 0, 1));
-    let letter = raw.driver.dead_list(&raw.name, None, 10).await?.letters.remove(0);
+    let letter = raw.admin().dead_list(&raw.name, None, 10).await?.letters.remove(0);
     assert_eq!((letter.id, letter.payload.as_bytes()), (id.clone(), &b"poison"[..]));
     assert_eq!((letter.attempt, letter.cause), (3, DeadCause::Exhausted));
     assert_eq!(letter.reason.as_ref().map(Reason::as_str), Some("no 3"));
@@ -115,7 +115,7 @@ async fn after_crashes(context: &mut Context) -> CaseResult {
     }
     let received = raw.receive(1, short).await?;
     assert!(received.deliveries.is_empty() && received.healed.dead == 1, "{received:?}");
-    let letter = raw.driver.dead_list(&raw.name, None, 10).await?.letters.remove(0);
+    let letter = raw.admin().dead_list(&raw.name, None, 10).await?.letters.remove(0);
     assert_eq!((letter.attempt, letter.cause), (2, DeadCause::Exhausted));
     assert_eq!(letter.reason, Some(Reason::lease_ended()));
     Ok(())
@@ -204,7 +204,7 @@ async fn pages(context: &mut Context) -> CaseResult {
     }
     let (mut seen, mut after) = (Vec::new(), None);
     loop {
-        let page = raw.driver.dead_list(&raw.name, after, 3).await?;
+        let page = raw.admin().dead_list(&raw.name, after, 3).await?;
         assert!(page.letters.len() <= 3 && !page.letters.is_empty());
         after = page.letters.last().map(|letter| letter.place);
         seen.extend(page.letters.into_iter().map(|letter| letter.id));

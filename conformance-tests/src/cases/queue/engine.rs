@@ -17,14 +17,14 @@ pub(in crate::cases) const CASES: &[Case] = &[
         "queue/dropped-receive-loses-nothing",
         "A receive that is dropped at any poll leaves its message to the next receiver, at once and without counting an attempt.",
         ["P53", "P58"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         dropped_receive
     ),
     case!(
         "queue/dropped-with-the-reply-under-way",
         "A receive that is dropped while its reply is under way gives the message back when the reply arrives.",
         ["P53"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         reply_under_way
     ),
     case!(
@@ -52,14 +52,14 @@ pub(in crate::cases) const CASES: &[Case] = &[
         "queue/failed-settlement-goes-on",
         "An acknowledgement that fails on its way is reported, and carried out in the background.",
         ["P57"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         settlement_goes_on
     ),
     case!(
         "queue/lost-reply-of-settlement",
         "An acknowledgement whose reply is lost is reported as unknown; the message is not delivered again.",
         ["P57"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         lost_settlement
     ),
     case!(
@@ -73,14 +73,14 @@ pub(in crate::cases) const CASES: &[Case] = &[
         "queue/closed-client",
         "Closing a client ends its waiting receives, finishes pending clean-up, and refuses all later calls.",
         ["P53"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         closed
     ),
     case!(
         "queue/undecodable",
         "A payload that cannot be decoded is a delivery that says so and can still be settled.",
         ["P61"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         undecodable
     ),
     case!("queue/stream", "A stream yields message after message as they become due.", ["P55"], [Need::Queue], stream),
@@ -88,7 +88,7 @@ pub(in crate::cases) const CASES: &[Case] = &[
         "queue/mixed-receivers",
         "Receivers of one client with different leases and batch sizes get every message once between them.",
         ["P53", "P56"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         mixed
     ),
 ];

@@ -15,14 +15,14 @@ pub(in crate::cases) const CASES: &[Case] = &[
         "queue/duplicate-tells-the-state",
         "A push with a known id stores nothing, changes nothing, and returns the state of the known message, in every state.",
         ["P59"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         duplicate
     ),
     case!(
         "queue/duplicate-in-a-batch",
         "An id that occurs twice in one batch is stored once, and the answers say which.",
         ["P59"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         in_a_batch
     ),
     case!(
@@ -43,35 +43,35 @@ pub(in crate::cases) const CASES: &[Case] = &[
         "queue/cancelled-id-is-free",
         "The id of a cancelled message can be pushed again at once, whatever its window.",
         ["P59"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         cancelled_free
     ),
     case!(
         "queue/cancel-tells-the-truth",
         "Cancelling removes a waiting message and says so; a message in flight, dead or unknown is reported and not changed.",
         ["P53"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         cancel
     ),
     case!(
         "queue/reschedule-tells-the-truth",
         "Rescheduling moves a waiting message, sooner or later; a message in flight, dead or unknown is reported and not changed.",
         ["P54"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         reschedule
     ),
     case!(
         "queue/cancel-or-deliver",
         "Of a cancellation and a receive at the same time exactly one gets the message.",
         ["P53", "P56"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         race
     ),
     case!(
         "queue/get-tells-everything",
         "A look at a message returns its state, attempts, due time and payload, and changes nothing.",
         ["P53"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         get
     ),
 ];
@@ -182,7 +182,7 @@ async fn race(context: &mut Context) -> CaseResult {
     let mut cancelled = 0;
     for round in 0..300 {
         let id = one.store(message(round.to_string())).await?;
-        let cancel = async || one.driver.cancel(&one.name, &id).await;
+        let cancel = async || one.admin().cancel(&one.name, &id).await;
         let receive = async || other.take(1, lease(context, 30_000)).await;
         let (verdict, got) = match round % 2 {
             0 => tokio::join!(cancel(), receive()),

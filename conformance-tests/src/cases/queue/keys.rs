@@ -27,7 +27,7 @@ pub(in crate::cases) const CASES: &[Case] = &[
         "queue/key-holds-nothing-back",
         "Messages that are held back by their key count as ready, can be cancelled, and come out when it is free.",
         ["P53"],
-        [Need::Queue, Need::QueueKeys],
+        [Need::Queue, Need::QueueAdmin, Need::QueueKeys],
         held
     ),
     case!(
@@ -85,13 +85,13 @@ async fn held(context: &mut Context) -> CaseResult {
     raw.store(keyed("3", "k")).await?;
     raw.nothing("the key is busy").await?;
     assert_eq!(raw.counts().await?, (0, 2, 1, 0));
-    assert_eq!(raw.driver.cancel(&raw.name, &second).await?, Cancelled::Removed);
+    assert_eq!(raw.admin().cancel(&raw.name, &second).await?, Cancelled::Removed);
     raw.ack(first.receipt).await?;
     let third = raw.one(long).await?;
     assert_eq!(third.payload.as_bytes(), b"3");
     raw.push(&[keyed("4", "k"), keyed("5", "k")]).await?;
     raw.nothing("the key is busy").await?;
-    assert_eq!(raw.driver.purge(&raw.name, 100, None).await?.removed, 2);
+    assert_eq!(raw.admin().purge(&raw.name, 100, None).await?.removed, 2);
     raw.ack(third.receipt).await?;
     assert_eq!(raw.counts().await?, (0, 0, 0, 0));
     Ok(())

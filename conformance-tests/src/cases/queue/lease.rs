@@ -23,7 +23,7 @@ pub(in crate::cases) const CASES: &[Case] = &[
         "queue/stale-receipt-changes-nothing",
         "After a redelivery every settlement and extension with the older receipt answers stale and changes nothing.",
         ["P57"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         stale
     ),
     case!(
@@ -58,7 +58,7 @@ pub(in crate::cases) const CASES: &[Case] = &[
         "queue/late-ack-counts",
         "An acknowledgement after the lease's end counts if no other receiver got the message meanwhile: it is not delivered again.",
         ["P57"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         late_ack
     ),
     case!(
@@ -93,7 +93,7 @@ pub(in crate::cases) const CASES: &[Case] = &[
         "queue/returned-for-later",
         "A delivery that is returned with a delay is due after it, and its attempt is not counted.",
         ["P58"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         returned_for_later
     ),
     case!(

@@ -16,56 +16,56 @@ pub(in crate::cases) const CASES: &[Case] = &[
         "queue/limit-in-flight",
         "No more messages are in flight than the limit says, whichever clients receive; each settlement makes room for one.",
         ["P56"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         in_flight
     ),
     case!(
         "queue/limit-ignores-ended-leases",
         "A message whose lease has ended does not count for the limit, and a receive returns when the first lease ends.",
         ["P55", "P56"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         ended_leases
     ),
     case!(
         "queue/limit-wakes-when-there-is-room",
         "A receive that waits for room gets a message as soon as another client settles one, and one that is due later in time.",
         ["P55"],
-        [Need::Queue, Need::QueueWakeups],
+        [Need::Queue, Need::QueueAdmin, Need::QueueWakeups],
         room_wakes
     ),
     case!(
         "queue/limit-rate",
         "All clients together receive no more messages than the bucket held and regained, and a receive returns when the next one is possible.",
         ["P55", "P56"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         rate
     ),
     case!(
         "queue/limit-rate-in-time",
         "A receive that waits gets the next message when the rate allows it, neither before nor much later.",
         ["P55"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         rate_in_time
     ),
     case!(
         "queue/limit-is-replaced",
         "A new limit replaces the one before it, and setting no limit removes it; the statistics show the current limit.",
         ["P56"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         replaced
     ),
     case!(
         "queue/limit-lifted-wakes",
         "A receive that waits for room is woken when the limit is lifted.",
         ["P55"],
-        [Need::Queue, Need::QueueWakeups],
+        [Need::Queue, Need::QueueAdmin, Need::QueueWakeups],
         lifted_wakes
     ),
     case!(
         "queue/limit-is-kept",
         "A limit outlives its messages and the client that set it, and the queue is listed until it is lifted.",
         ["P53", "P56"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         kept
     ),
 ];
@@ -75,7 +75,7 @@ fn most(in_flight: u32) -> QueueLimits {
 }
 
 async fn limit(raw: &Raw, limits: QueueLimits) -> CaseResult {
-    Ok(raw.driver.limit(&raw.name, &limits).await?)
+    Ok(raw.admin().limit(&raw.name, &limits).await?)
 }
 
 async fn in_flight(context: &mut Context) -> CaseResult {

@@ -13,21 +13,21 @@ pub(in crate::cases) const CASES: &[Case] = &[
         "Waiting messages are listed in the order of due times, each once whatever the size of a page, one whose lease has ended \
          too; listing changes nothing.",
         ["P53"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         waiting
     ),
     case!(
         "queue/list-in-flight",
         "Messages in flight are listed apart from waiting ones, in the order in which their leases end.",
         ["P53"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         in_flight
     ),
     case!(
         "queue/list-held",
         "Messages whose key is in flight are listed among those that wait, whether a receive has found them or not.",
         ["P53"],
-        [Need::Queue, Need::QueueKeys],
+        [Need::Queue, Need::QueueAdmin, Need::QueueKeys],
         held
     ),
 ];
@@ -38,7 +38,7 @@ const HOUR: Duration = Duration::from_secs(3_600);
 async fn pages(raw: &Raw, which: Listed, max: usize) -> CaseResult<Vec<MessageInfo>> {
     let (mut all, mut from) = (Vec::new(), None);
     for _ in 0..100 {
-        let page = raw.driver.list(&raw.name, which, from, max).await?;
+        let page = raw.admin().list(&raw.name, which, from, max).await?;
         assert!(page.messages.len() <= max, "more than were asked for");
         all.extend(page.messages);
         from = page.next;

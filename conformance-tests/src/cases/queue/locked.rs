@@ -20,14 +20,14 @@ pub(in crate::cases) const CASES: &[Case] = &[
         "queue/lock-by-value",
         "A worker with a lock for each value holds it while it handles a message: messages of one account are never handled at once.",
         ["P1", "P56"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         lock_by_value
     ),
     case!(
         "queue/lock-by-value-fails",
         "If the lock for a value cannot be named, the message fails with the reason, also with a panic's text, and the worker continues.",
         ["P58"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         lock_by_value_fails
     ),
     case!(

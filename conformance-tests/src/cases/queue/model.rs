@@ -15,7 +15,7 @@ pub(in crate::cases) const CASES: &[Case] = &[case!(
     "queue/random-steps",
     "Through thousands of random steps every answer, every count and every list is the one that a plain model predicts, and every delivery goes to the first that is due.",
     ["P53", "P57", "P58"],
-    [Need::Queue],
+    [Need::Queue, Need::QueueAdmin],
     random_steps
 )];
 
@@ -126,7 +126,7 @@ async fn list(raw: &Raw, model: &Model) -> CaseResult {
     {
         let (mut seen, mut from) = (Vec::new(), None);
         loop {
-            let page = raw.driver.list(&raw.name, which, from, 7).await?;
+            let page = raw.admin().list(&raw.name, which, from, 7).await?;
             seen.extend(page.messages.into_iter().map(|info| (info.id, info.attempt)));
             from = page.next;
             if from.is_none() {
@@ -158,7 +158,7 @@ async fn receive(context: &mut Context, raw: &Raw, model: &mut Model) -> CaseRes
 async fn settle(context: &mut Context, raw: &Raw, model: &mut Model) -> CaseResult {
     if model.count(|at| at == At::Dead) >= 20 {
         let which = tenure_core::driver::DeadSelection::Oldest(100);
-        assert_eq!(raw.driver.dead_purge(&raw.name, &which).await?.removed, 20);
+        assert_eq!(raw.admin().dead_purge(&raw.name, &which).await?.removed, 20);
         model.messages.retain(|_, (at, _)| *at != At::Dead);
     }
     let in_flight = model.ids(|at| matches!(at, At::InFlight(_)));
@@ -200,7 +200,7 @@ async fn cancel(context: &mut Context, raw: &Raw, model: &mut Model) -> CaseResu
         At::InFlight(_) => Cancelled::InFlight,
         At::Dead => Cancelled::Dead,
     };
-    assert_eq!(raw.driver.cancel(&raw.name, &id).await?, expected, "{id}");
+    assert_eq!(raw.admin().cancel(&raw.name, &id).await?, expected, "{id}");
     if expected == Cancelled::Removed {
         model.messages.remove(&id);
         assert_eq!(raw.state(&id).await?, None);
@@ -217,7 +217,7 @@ async fn reschedule(context: &mut Context, raw: &Raw, model: &mut Model) -> Case
         At::Dead => Rescheduled::Dead,
     };
     let wait = super::support::delay(if sooner { Duration::ZERO } else { FAR });
-    assert_eq!(raw.driver.reschedule(&raw.name, &id, wait).await?, expected, "{id}");
+    assert_eq!(raw.admin().reschedule(&raw.name, &id, wait).await?, expected, "{id}");
     if expected == Rescheduled::Moved {
         model.move_to(&id, if sooner { At::Ready } else { At::Scheduled });
     }
@@ -233,7 +233,7 @@ async fn stale(context: &mut Context, raw: &Raw, model: &Model) -> CaseResult {
 async fn redrive(context: &mut Context, raw: &Raw, model: &mut Model) -> CaseResult {
     let Some(id) = pick(context, &model.ids(|at| at == At::Dead)) else { return Ok(()) };
     let which = tenure_core::driver::DeadSelection::Ids(vec![id.clone()]);
-    assert_eq!(raw.driver.dead_redrive(&raw.name, &which, Default::default()).await?.moved, 1);
+    assert_eq!(raw.admin().dead_redrive(&raw.name, &which, Default::default()).await?.moved, 1);
     model.messages.insert(id, (At::Ready, 0));
     Ok(())
 }

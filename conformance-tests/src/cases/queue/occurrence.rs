@@ -16,42 +16,42 @@ pub(in crate::cases) const CASES: &[Case] = &[
         "queue/recurring-after-an-ack",
         "Many instances have one schedule; the acknowledgement of an occurrence schedules the next one, an interval after it, and no other.",
         ["P53", "P57"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         after_ack
     ),
     case!(
         "queue/recurring-after-the-last-failure",
         "An occurrence that used up its attempts is no dead letter: the next one is scheduled, with the reason and all attempts.",
         ["P58"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         after_failures
     ),
     case!(
         "queue/recurring-after-a-crash",
         "An occurrence whose consumer died is delivered again; when all its attempts ended so, the next one is scheduled.",
         ["P53", "P58"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         after_crash
     ),
     case!(
         "queue/recurring-with-a-lost-reply",
         "When the reply to the acknowledgement of an occurrence is lost, the next one is scheduled once.",
         ["P57"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         lost_reply
     ),
     case!(
         "queue/recurring-ends",
         "A schedule ends when its message is cancelled, or when a handler says so, and can be begun again at once.",
         ["P53", "P59"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         ends
     ),
     case!(
         "queue/recurring-is-changed",
         "Another interval or payload replaces the message that waits; the same one changes nothing.",
         ["P59"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         changed
     ),
 ];

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tenure_core::driver::{Extended, Flow, Next, Settled, Settlement};
 
-use super::support::{Raw, after, bench, lease, message, named, raw, span};
+use super::support::{after, bench, lease, message, named, raw, span};
 use crate::case::{Case, CaseResult, Context, Need, case};
 
 pub(in crate::cases) const CASES: &[Case] = &[
@@ -12,21 +12,21 @@ pub(in crate::cases) const CASES: &[Case] = &[
         "queue/pause",
         "A paused queue delivers nothing and says so; earlier deliveries can be extended and settled, and pushes are stored.",
         ["P53"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         pause
     ),
     case!(
         "queue/purge",
         "A purge removes waiting messages, due or not, and leaves those in flight and dead ones.",
         ["P53"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         purge
     ),
     case!(
         "queue/purge-while-settling",
         "A purge removes all that waited when it began, also behind messages that are settled between two of its steps.",
         ["P53"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         purge_while_settling
     ),
     case!(
@@ -34,42 +34,42 @@ pub(in crate::cases) const CASES: &[Case] = &[
         "A purge removes all messages that waited when it began, also those due last, and ends though \
          messages are pushed all the time.",
         ["P53"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         purge_ends
     ),
     case!(
         "queue/stats",
         "The counts of scheduled, ready, in flight and dead are exact at every step of a message's life.",
         ["P53"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         stats
     ),
     case!(
         "queue/lag",
         "The lag is how long the oldest ready message has been due, and zero when none is.",
         ["P55"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         lag
     ),
     case!(
         "queue/list",
         "Every queue that holds a message, a dead one too, or is paused, is listed, in order; one that is empty again is not.",
         ["P53"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         list
     ),
     case!(
         "queue/two-queues-are-apart",
         "Messages, ids and pauses of one queue do not show in another.",
         ["P53"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         apart
     ),
     case!(
         "queue/odd-names",
         "Names of queues are bytes: braces, percent signs, colons, NUL and newlines neither collide nor break anything.",
         ["P26"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         odd_names
     ),
 ];
@@ -101,7 +101,7 @@ async fn purge(context: &mut Context) -> CaseResult {
     raw.settle(got[0].receipt, Settlement::Dead { reason: None }).await?;
     let far = Duration::from_secs(300);
     raw.push(&[message("a"), after(message("b"), far), named("c", "c", far)]).await?;
-    let step = raw.driver.purge(&raw.name, 1, None).await?;
+    let step = raw.admin().purge(&raw.name, 1, None).await?;
     assert!(step.removed == 1 && step.next.is_some(), "{step:?}");
     assert_eq!(bench.queue.purge().await?, 2);
     assert_eq!(raw.counts().await?, (0, 0, 1, 1));
@@ -121,7 +121,7 @@ async fn purge_while_settling(context: &mut Context) -> CaseResult {
     raw.push(&vec![after(message("waits"), far); 24]).await?;
     let (mut removed, mut from) = (0, None);
     loop {
-        let step = raw.driver.purge(&raw.name, 5, from).await?;
+        let step = raw.admin().purge(&raw.name, 5, from).await?;
         removed += step.removed;
         from = step.next;
         if from.is_none() {
@@ -141,7 +141,7 @@ async fn purge_ends(context: &mut Context) -> CaseResult {
     raw.push(&vec![after(message("old"), far); 6]).await?;
     let (mut removed, mut from) = (0, None);
     for steps in 0.. {
-        let step = raw.driver.purge(&raw.name, 3, from).await?;
+        let step = raw.admin().purge(&raw.name, 3, from).await?;
         removed += step.removed;
         from = step.next;
         if from.is_none() {
@@ -215,8 +215,9 @@ async fn list(context: &mut Context) -> CaseResult {
     assert!(seen.is_sorted(), "{seen:?}");
     seen.retain(|name| name.as_bytes().starts_with(own.as_bytes()));
     assert_eq!(seen, expected);
-    let driver = context.backend().await?.queue().cloned().expect("queues are declared");
-    let page = driver.list_queues(Some(expected[1].clone()), 1).await?;
+    let backend = context.backend().await?;
+    let admin = backend.queue_admin().expect("operations on stored messages are declared");
+    let page = admin.list_queues(Some(expected[1].clone()), 1).await?;
     assert!(page.queues.len() == 1 && page.queues[0] > expected[1], "{page:?}");
     Ok(())
 }
@@ -224,10 +225,10 @@ async fn list(context: &mut Context) -> CaseResult {
 async fn apart(context: &mut Context) -> CaseResult {
     let one = raw(context).await?;
     let name = tenure_core::queue::QueueName::new(context.name("jobs2").as_bytes())?;
-    let other = Raw { driver: one.driver.clone(), name };
+    let other = one.another(name);
     one.store(named("one", "id", Duration::from_secs(60))).await?;
     other.store(named("other", "id", Duration::from_secs(60))).await?;
-    one.driver.pause(&one.name).await?;
+    one.admin().pause(&one.name).await?;
     let delivery = other.one(lease(context, 30_000)).await?;
     assert_eq!(delivery.payload.as_bytes(), b"other");
     assert_eq!(one.counts().await?, (0, 1, 0, 0));
@@ -241,13 +242,13 @@ async fn odd_names(context: &mut Context) -> CaseResult {
     let odd: [&[u8]; 9] = [b"{", b"}", b"{}", b"{a}b", b"%7b", b"a:b", b"a\0b", b"a\nb", b"\xff\xfe"];
     for (number, suffix) in odd.iter().enumerate() {
         let name = tenure_core::queue::QueueName::new(context.name(suffix).as_bytes())?;
-        let queue = Raw { driver: raw.driver.clone(), name };
+        let queue = raw.another(name);
         assert_eq!(queue.counts().await?, (0, 0, 0, 0), "{} collides", queue.name);
         queue.store(message(number.to_string())).await?;
     }
     for (number, suffix) in odd.iter().enumerate() {
         let name = tenure_core::queue::QueueName::new(context.name(suffix).as_bytes())?;
-        let queue = Raw { driver: raw.driver.clone(), name };
+        let queue = raw.another(name);
         let delivery = queue.one(lease(context, 30_000)).await?;
         assert_eq!(delivery.payload.as_bytes(), number.to_string().as_bytes());
         queue.ack(delivery.receipt).await?;

@@ -19,21 +19,21 @@ pub(in crate::cases) const CASES: &[Case] = &[
         "queue/lock-per-message",
         "Handlers of messages that carry the same lock never run at the same time, whichever worker they run in, and hold it.",
         ["P1", "P56"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         lock_per_message
     ),
     case!(
         "queue/parked-without-attempt",
         "A message whose lock is taken comes back after the back-off as often as it takes, and no attempt is counted.",
         ["P53", "P58"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         without_attempt
     ),
     case!(
         "queue/parked-comes-when-its-lock-is-free",
         "What a client parks behind a lock comes soon after each release, one by one, long before its back-off, and no attempt is counted.",
         ["P53", "P55"],
-        [Need::Queue, Need::FollowsLock],
+        [Need::Queue, Need::QueueAdmin, Need::FollowsLock],
         comes_when_free
     ),
     case!(

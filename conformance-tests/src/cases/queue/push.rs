@@ -16,28 +16,28 @@ pub(in crate::cases) const CASES: &[Case] = &[
         "queue/push-many-whole-messages",
         "Each message of a push of many has options of its own, and with ids it can be repeated without doubling anything.",
         ["P59"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         whole
     ),
     case!(
         "queue/push-many-is-split",
         "A push of more messages than a batch leaves in several requests, in order; when one fails, the earlier answers are returned.",
         ["P53", "P60"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         split
     ),
     case!(
         "queue/push-many-is-split-by-bytes",
         "A push of more bytes than a request takes leaves in several requests, and everything is stored.",
         ["P53", "P60"],
-        [Need::Queue, Need::ReachableRequest],
+        [Need::Queue, Need::QueueAdmin, Need::ReachableRequest],
         split_by_bytes
     ),
     case!(
         "queue/debounce",
         "Of several pushes that replace each other, each with a delay, the last is delivered, once, its delay after it was pushed.",
         ["P54", "P59"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         debounce
     ),
 ];

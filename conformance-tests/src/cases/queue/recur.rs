@@ -14,35 +14,35 @@ pub(in crate::cases) const CASES: &[Case] = &[
         "queue/recur",
         "A message that recurs is due again after the span, as if for the first time, with the new recurrence and the reason; its id stays known.",
         ["P54", "P57", "P59"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         recur
     ),
     case!(
         "queue/recur-begins-anew",
         "Each occurrence has its full number of attempts, and no end of its time from the one before.",
         ["P58"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         begins_anew
     ),
     case!(
         "queue/recur-needs-the-receipt",
         "A stale receipt lets nothing recur, and a message that recurred cannot be settled by its old one.",
         ["P57"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         needs_the_receipt
     ),
     case!(
         "queue/recur-frees-the-key",
         "A message that recurs later leaves its concurrency key to the next.",
         ["P56"],
-        [Need::Queue, Need::QueueKeys],
+        [Need::Queue, Need::QueueAdmin, Need::QueueKeys],
         frees_the_key
     ),
     case!(
         "queue/recur-wakes",
         "A receive that waits is woken when another client lets a message recur.",
         ["P55"],
-        [Need::Queue, Need::QueueWakeups],
+        [Need::Queue, Need::QueueAdmin, Need::QueueWakeups],
         wakes
     ),
 ];
@@ -65,14 +65,14 @@ async fn recur(context: &mut Context) -> CaseResult {
     let raw = raw(context).await?;
     let (wait, long) = (span(context, 400), lease(context, 30_000));
     let id = raw.store(recurring(named("x", "id", HOUR))).await?;
-    let info = raw.driver.get(&raw.name, &id).await?.expect("it is stored");
+    let info = raw.admin().get(&raw.name, &id).await?.expect("it is stored");
     assert_eq!(info.recurrence, Some(recurrence("the first")));
     let delivery = raw.one(long).await?;
     assert_eq!(delivery.recurrence, Some(recurrence("the first")));
     let reason = Some(Reason::new("it failed")?);
     let how = Settlement::Recur { after: delay(wait), recurrence: recurrence("a new one"), reason: reason.clone() };
     assert_eq!(raw.settle(delivery.receipt, how).await?, Settled::Done);
-    let info = raw.driver.get(&raw.name, &id).await?.expect("it waits");
+    let info = raw.admin().get(&raw.name, &id).await?.expect("it waits");
     assert_eq!((info.attempt, &info.recurrence, &info.reason), (0, &Some(recurrence("a new one")), &reason));
     assert!(info.due_in <= wait, "{:?}", info.due_in);
     assert!(matches!(raw.push(&[named("other", "id", HOUR)]).await?[0], Pushed::Duplicate(_)));
@@ -100,14 +100,14 @@ async fn begins_anew(context: &mut Context) -> CaseResult {
         let second = raw.one(long).await?;
         assert_eq!((second.attempt, second.cause), (2, Cause::Retried));
         assert_eq!(raw.settle(second.receipt, again(Duration::ZERO)).await?, Settled::Done);
-        let info = raw.driver.get(&raw.name, &id).await?.expect("it waits");
+        let info = raw.admin().get(&raw.name, &id).await?.expect("it waits");
         assert_eq!((info.attempt, info.expires_in), (0, None));
     }
     for settled in [Settled::Done, Settled::Dead] {
         let delivery = raw.one(long).await?;
         assert_eq!(raw.retry(delivery.receipt, Duration::ZERO).await?, settled);
     }
-    let letters = raw.driver.dead_list(&raw.name, None, 10).await?.letters;
+    let letters = raw.admin().dead_list(&raw.name, None, 10).await?.letters;
     assert_eq!(letters.iter().map(|l| (l.attempt, l.cause)).collect::<Vec<_>>(), [(2, DeadCause::Exhausted)]);
     Ok(())
 }

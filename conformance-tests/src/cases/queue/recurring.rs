@@ -14,14 +14,14 @@ pub(in crate::cases) const CASES: &[Case] = &[
         "queue/recurring-on-many-instances",
         "Instances that all ensure a recurring message handle each of its occurrences once, whichever it is, also one that failed before; the schedule stays in step.",
         ["P54", "P56", "P58"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         on_many
     ),
     case!(
         "queue/recurring-outlives-failures",
         "An occurrence that is rejected or crashed too often is no dead letter: the next one is scheduled, and the reason can be seen.",
         ["P57", "P58"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         outlives
     ),
 ];

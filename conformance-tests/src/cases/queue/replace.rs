@@ -14,21 +14,21 @@ pub(in crate::cases) const CASES: &[Case] = &[
         "queue/replace-what-waits",
         "A replacing push takes the place of a message that waits, due or not: payload, due time and attempts are the new ones.",
         ["P59"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         what_waits
     ),
     case!(
         "queue/replace-not-in-flight",
         "A message in flight, dead or settled is not replaced, and the push returns its state; one whose lease has ended is replaced.",
         ["P56", "P59"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         not_in_flight
     ),
     case!(
         "queue/replace-in-a-batch",
         "Of several messages of one id in a batch each that replaces takes the place of the one before it.",
         ["P59"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         in_a_batch
     ),
     case!(
@@ -66,7 +66,7 @@ async fn what_waits(context: &mut Context) -> CaseResult {
     let raw = raw(context).await?;
     let id = raw.store(after(new("first"), HOUR)).await?;
     assert!(of_id(&raw.push(&[after(attempts(new("second"), 5), HOUR * 2)]).await?[0]));
-    let info = raw.driver.get(&raw.name, &id).await?.expect("it is stored");
+    let info = raw.admin().get(&raw.name, &id).await?.expect("it is stored");
     assert_eq!((info.payload.as_bytes(), info.attempts.get()), (&b"second"[..], 5));
     assert!(info.due_in > HOUR && info.due_in <= HOUR * 2, "{:?}", info.due_in);
     assert!(of_id(&raw.push(&[new("third")]).await?[0]));
@@ -100,7 +100,7 @@ async fn not_in_flight(context: &mut Context) -> CaseResult {
     assert_eq!(again("third").await?, Pushed::Duplicate(MessageState::InFlight));
     assert_eq!(raw.settle(delivery.receipt, Settlement::Dead { reason: None }).await?, Settled::Dead);
     assert_eq!(again("third").await?, Pushed::Duplicate(MessageState::Dead));
-    let letters = raw.driver.dead_list(&raw.name, None, 10).await?.letters;
+    let letters = raw.admin().dead_list(&raw.name, None, 10).await?.letters;
     assert_eq!(letters.iter().map(|letter| letter.payload.as_bytes()).collect::<Vec<_>>(), [b"second"]);
     raw.store(replacing(named("other", "other", HOUR))).await?;
     let delivery = raw.one(long).await?;

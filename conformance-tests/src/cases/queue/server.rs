@@ -17,28 +17,28 @@ pub(in crate::cases) const CASES: &[Case] = &[
         "queue/pause-of-the-server",
         "During a pause of the server a receive continues to wait, and an acknowledgement that was sent then is carried out once.",
         ["P53", "P55"],
-        [Need::Queue, Need::Fault(FaultKind::PauseServer)],
+        [Need::Queue, Need::QueueAdmin, Need::Fault(FaultKind::PauseServer)],
         pause
     ),
     case!(
         "queue/restart-with-data-keeps-messages",
         "A restart that keeps the data keeps messages, receipts, dead letters, callers' ids and the order of fences.",
         ["P53", "P56", "P57"],
-        [Need::Queue, Need::Fault(FaultKind::RestartKeepingData)],
+        [Need::Queue, Need::QueueAdmin, Need::Fault(FaultKind::RestartKeepingData)],
         restart
     ),
     case!(
         "queue/restart-while-waiting",
         "A receive that waits over a restart of the server gets the message that is pushed after it.",
         ["P55"],
-        [Need::Queue, Need::Fault(FaultKind::RestartKeepingData)],
+        [Need::Queue, Need::QueueAdmin, Need::Fault(FaultKind::RestartKeepingData)],
         restart_while_waiting
     ),
     case!(
         "queue/restart-without-data-begins-anew",
         "After a restart that lost the data, old receipts are stale and have no effect, and new messages are delivered as before.",
         ["P56"],
-        [Need::Queue, Need::Fault(FaultKind::RestartLosingData)],
+        [Need::Queue, Need::QueueAdmin, Need::Fault(FaultKind::RestartLosingData)],
         lost_data
     ),
     case!(

@@ -6,8 +6,8 @@ use std::time::Duration;
 use tenure_core::Client;
 use tenure_core::driver::{
     Attempts, Delay, DelayQueue, DelayQueueExt as _, Due, Extended, Extension, Lease, MessageState, NamedId,
-    NewMessage, Payload, Pushed, QueueStats, RawDelivery, Receipt, ReceiveRequest, Received, Settle, Settled,
-    Settlement,
+    NewMessage, Payload, Pushed, QueueAdmin, QueueStats, RawDelivery, Receipt, ReceiveRequest, Received, Settle,
+    Settled, Settlement,
 };
 use tenure_core::queue::{ConcurrencyKey, MessageId, Queue, QueueName};
 
@@ -25,6 +25,7 @@ pub(super) struct Bench {
 #[derive(Clone)]
 pub(super) struct Raw {
     pub(super) driver: Arc<dyn DelayQueue>,
+    admin: Option<Arc<dyn QueueAdmin>>,
     pub(super) name: QueueName,
 }
 
@@ -32,9 +33,10 @@ pub(super) async fn bench(context: &mut Context) -> CaseResult<Bench> {
     let backend = context.backend().await?;
     let name = queue_name(context)?;
     let driver = backend.queue().cloned().ok_or_else(|| Failure::new("queues are declared and not there"))?;
+    let admin = backend.queue_admin().cloned();
     let client = context.client_over(backend).build()?;
     let queue = client.queue_of_bytes(name.as_bytes())?;
-    Ok(Bench { client, queue, raw: Raw { driver, name } })
+    Ok(Bench { client, queue, raw: Raw { driver, admin, name } })
 }
 
 pub(super) async fn raw(context: &mut Context) -> CaseResult<Raw> {
@@ -82,6 +84,16 @@ pub(super) fn keyed(bytes: impl AsRef<[u8]>, key: &str) -> NewMessage {
 }
 
 impl Raw {
+    /// Another queue of the same driver.
+    pub(super) fn another(&self, name: QueueName) -> Self {
+        Self { name, ..self.clone() }
+    }
+
+    /// The operations on stored messages, which the case needs.
+    pub(super) fn admin(&self) -> &dyn QueueAdmin {
+        self.admin.as_deref().expect("the case needs operations on stored messages")
+    }
+
     pub(super) async fn push(&self, messages: &[NewMessage]) -> CaseResult<Vec<Pushed>> {
         let pushed = self.driver.push(&self.name, messages).await?;
         assert_eq!(pushed.len(), messages.len(), "each push has an answer");
@@ -139,7 +151,7 @@ impl Raw {
     }
 
     pub(super) async fn stats(&self) -> CaseResult<QueueStats> {
-        Ok(self.driver.stats(&self.name).await?)
+        Ok(self.admin().stats(&self.name).await?)
     }
 
     /// Scheduled, ready, in flight, dead.
@@ -149,7 +161,7 @@ impl Raw {
     }
 
     pub(super) async fn state(&self, id: &MessageId) -> CaseResult<Option<MessageState>> {
-        Ok(self.driver.get(&self.name, id).await?.map(|info| info.state))
+        Ok(self.admin().get(&self.name, id).await?.map(|info| info.state))
     }
 }
 

@@ -64,7 +64,7 @@ pub(in crate::cases) const CASES: &[Case] = &[
         "queue/far-future",
         "The longest delay is kept and counts as scheduled; a longer one is refused before anything is sent.",
         ["P54"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         far_future
     ),
     case!(

@@ -78,7 +78,7 @@ async fn push_in_transaction(context: &mut Context, raw: &Raw, id: Option<&str>)
 }
 
 fn beside(context: &Context, raw: &Raw, suffix: &str) -> CaseResult<Raw> {
-    Ok(Raw { driver: raw.driver.clone(), name: QueueName::new(context.name(suffix).as_bytes())? })
+    Ok(raw.another(QueueName::new(context.name(suffix).as_bytes())?))
 }
 
 /// Pushes, receives, extends and settles.

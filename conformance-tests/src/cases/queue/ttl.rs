@@ -15,28 +15,28 @@ pub(in crate::cases) const CASES: &[Case] = &[
         "queue/ttl-expired-is-dead",
         "A message that is not delivered in time is dead and says so, whether no receiver asked, or its lease, its retry, its return or its new due time ended later.",
         ["P54", "P58"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         expired
     ),
     case!(
         "queue/ttl-delivered-in-time",
         "A message that was delivered in time can be extended and acknowledged after the end of its time.",
         ["P53", "P58"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         in_time
     ),
     case!(
         "queue/ttl-redriven",
         "A message that expired and is redriven can be delivered at any time after.",
         ["P58"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         redriven
     ),
     case!(
         "queue/ttl-counts-from-the-due-time",
         "The ttl of a message counts from the due time of its push, and a look shows the rest of it; a new due time does not move its end.",
         ["P54"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         from_the_due_time
     ),
 ];
@@ -59,7 +59,7 @@ async fn expired(context: &mut Context) -> CaseResult {
     assert_eq!(raw.retry(got[0].receipt, short).await?, Settled::Done);
     assert_eq!(raw.settle(got[1].receipt, Settlement::Return { after: delay(short) }).await?, Settled::Done);
     let put_off = tenure_core::queue::MessageId::named("put off")?;
-    assert_eq!(raw.driver.reschedule(&raw.name, &put_off, delay(short)).await?, Rescheduled::Moved);
+    assert_eq!(raw.admin().reschedule(&raw.name, &put_off, delay(short)).await?, Rescheduled::Moved);
     context.pass(short + short / 4 + raw.driver.capabilities().clock_error).await;
     let (mut came, mut dead) = (Vec::new(), 0);
     for _ in 0..10 {
@@ -68,7 +68,7 @@ async fn expired(context: &mut Context) -> CaseResult {
         dead += received.healed.dead;
     }
     assert_eq!((came, dead), (vec!["longer".to_owned()], 5));
-    let letters = raw.driver.dead_list(&raw.name, None, 10).await?.letters;
+    let letters = raw.admin().dead_list(&raw.name, None, 10).await?.letters;
     let mut told: Vec<_> = letters.iter().map(|l| (l.payload.as_bytes(), l.cause, l.attempt)).collect();
     told.sort_by_key(|(text, ..)| *text);
     let letter = |text: &'static str, attempt| (text.as_bytes(), DeadCause::Expired, attempt);
@@ -101,9 +101,9 @@ async fn redriven(context: &mut Context) -> CaseResult {
     raw.nothing("it came too late").await?;
     assert_eq!(raw.counts().await?, (0, 0, 0, 1));
     let all = DeadSelection::Oldest(10);
-    assert_eq!(raw.driver.dead_redrive(&raw.name, &all, Default::default()).await?.moved, 1);
+    assert_eq!(raw.admin().dead_redrive(&raw.name, &all, Default::default()).await?.moved, 1);
     context.pass(pass).await;
-    let info = raw.driver.get(&raw.name, &id).await?.expect("it waits");
+    let info = raw.admin().get(&raw.name, &id).await?.expect("it waits");
     assert_eq!((info.state, info.expires_in), (MessageState::Ready, None));
     let delivery = raw.one(lease(context, 30_000)).await?;
     assert_eq!((delivery.attempt, delivery.cause), (1, Cause::Redriven));
@@ -122,7 +122,7 @@ async fn from_the_due_time(context: &mut Context) -> CaseResult {
     between(queue.get(&id).await?.expect("it is stored").expires_in, HOUR + length);
     queue.reschedule(&id, HOUR * 2).await?;
     between(queue.get(&id).await?.expect("it is stored").expires_in, HOUR + length);
-    let page = raw.driver.list(&raw.name, Listed::Waiting, None, 10).await?;
+    let page = raw.admin().list(&raw.name, Listed::Waiting, None, 10).await?;
     let listed: Vec<_> = page.messages.iter().map(|info| (&info.id, info.expires_in.is_some())).collect();
     assert_eq!(listed, [(&endless, false), (&id, true)]);
     queue.reschedule(&id, Duration::ZERO).await?;

@@ -20,21 +20,21 @@ pub(in crate::cases) const CASES: &[Case] = &[
         "queue/parked-owns-its-turn",
         "Requests that are parked behind a lock which three clients take in turns are all handled within 3 s, under the lock.",
         ["P1", "P53", "P55"],
-        [Need::Queue, Need::FollowsLock, Need::Fifo],
+        [Need::Queue, Need::QueueAdmin, Need::FollowsLock, Need::Fifo],
         owns_its_turn
     ),
     case!(
         "queue/parked-owns-its-turn-by-push",
         "Messages that were pushed with a lock which three clients take in turns are all handled within 3 s, under the lock.",
         ["P1", "P53", "P55"],
-        [Need::Queue, Need::FollowsLock, Need::Fifo],
+        [Need::Queue, Need::QueueAdmin, Need::FollowsLock, Need::Fifo],
         owns_its_turn_by_push
     ),
     case!(
         "queue/turn-is-adopted",
         "A worker that receives a message with its turn adopts that hold: with the same fence, renewed, and no other client has the lock.",
         ["P1", "P19", "P55"],
-        [Need::Queue, Need::FollowsLock],
+        [Need::Queue, Need::QueueAdmin, Need::FollowsLock],
         is_adopted
     ),
     case!(
@@ -48,7 +48,7 @@ pub(in crate::cases) const CASES: &[Case] = &[
         "queue/turn-nobody-takes-up",
         "A turn that no receiver takes up ends after 2 s, and the next waiter has the lock; the message is handled later.",
         ["P1", "P53", "P55"],
-        [Need::Queue, Need::FollowsLock],
+        [Need::Queue, Need::QueueAdmin, Need::FollowsLock],
         nobody_takes_up
     ),
     case!(
@@ -56,14 +56,14 @@ pub(in crate::cases) const CASES: &[Case] = &[
         "Only a parked message can be given a turn, and only while the queue runs; it is due then, before messages that \
          were pushed later.",
         ["P53", "P55"],
-        [Need::Queue, Need::FollowsLock],
+        [Need::Queue, Need::QueueAdmin, Need::FollowsLock],
         only_for_the_parked
     ),
     case!(
         "queue/turn-needs-a-receiver",
         "A client whose workers are all busy, or whose queue is paused, keeps no lock for the messages that it parked.",
         ["P53"],
-        [Need::Queue, Need::FollowsLock],
+        [Need::Queue, Need::QueueAdmin, Need::FollowsLock],
         needs_a_receiver
     ),
 ];
@@ -288,9 +288,9 @@ async fn only_for_the_parked(context: &mut Context) -> CaseResult {
 
     let id = raw.store(parked("first", &name)).await?;
     raw.store(message("second")).await?;
-    raw.driver.pause(&raw.name).await?;
+    raw.admin().pause(&raw.name).await?;
     assert_eq!(give(&id).await?, TurnGiven::Paused);
-    raw.driver.resume(&raw.name).await?;
+    raw.admin().resume(&raw.name).await?;
     assert_eq!(give(&id).await?, TurnGiven::Due);
     let both = raw.take(5, lease(context, 30_000)).await?;
     let seen: Vec<_> = both.iter().map(|delivery| (bytes(delivery), delivery.turn.as_ref())).collect();

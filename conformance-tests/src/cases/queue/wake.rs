@@ -33,7 +33,7 @@ pub(in crate::cases) const CASES: &[Case] = &[
         "queue/reschedule-wakes",
         "A receive that waits for a far message returns when another client makes it due now.",
         ["P55"],
-        [Need::Queue, Need::QueueWakeups],
+        [Need::Queue, Need::QueueAdmin, Need::QueueWakeups],
         reschedule_wakes
     ),
     case!(
@@ -47,7 +47,7 @@ pub(in crate::cases) const CASES: &[Case] = &[
         "queue/resume-wakes",
         "A receive that waits on a paused queue is woken when it is resumed.",
         ["P55"],
-        [Need::Queue, Need::QueueWakeups],
+        [Need::Queue, Need::QueueAdmin, Need::QueueWakeups],
         resume_wakes
     ),
     case!(
@@ -82,7 +82,7 @@ pub(in crate::cases) const CASES: &[Case] = &[
         "queue/many-waiters-one-message",
         "Of many waiting receivers of several clients exactly one gets the message.",
         ["P56"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         many_waiters
     ),
     case!(
@@ -96,7 +96,7 @@ pub(in crate::cases) const CASES: &[Case] = &[
         "queue/cancelled-head",
         "When the message that a receive waits for is cancelled, the receive continues, and gets the next message.",
         ["P55"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         cancelled_head
     ),
 ];

@@ -18,7 +18,7 @@ pub(in crate::cases) const CASES: &[Case] = &[
         "queue/worker-extends",
         "A worker keeps a message whose handling takes many leases, and no other receiver gets it meanwhile.",
         ["P56"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         extends
     ),
     case!(
@@ -32,21 +32,21 @@ pub(in crate::cases) const CASES: &[Case] = &[
         "queue/worker-retries",
         "Failures come back after the wait of the retry policy, and die with their reason when the attempts are used up.",
         ["P58"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         retries
     ),
     case!(
         "queue/worker-survives-panics",
         "A handler that panics is a failed attempt; the worker continues.",
         ["P53", "P58"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         panics
     ),
     case!(
         "queue/worker-concurrency",
         "A worker handles as many messages at once as its concurrency says, never more, and receives no more than that.",
         ["P56"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         concurrency
     ),
     case!(
@@ -60,28 +60,28 @@ pub(in crate::cases) const CASES: &[Case] = &[
         "queue/worker-buries-the-undecodable",
         "A worker that is set so buries a message that cannot be decoded, without handling it.",
         ["P58"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         undecodable
     ),
     case!(
         "queue/worker-survives-its-codec",
         "A message on which the codec panics is one that cannot be decoded, with the panic's text; the worker continues.",
         ["P58"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         codec_panics
     ),
     case!(
         "queue/worker-puts-off",
         "A handler that says later gets its message again after that span, as often as it says so, without an attempt.",
         ["P58"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         puts_off
     ),
     case!(
         "queue/workers-share",
         "Several workers of several clients handle every message once.",
         ["P53", "P56"],
-        [Need::Queue],
+        [Need::Queue, Need::QueueAdmin],
         share
     ),
 ];

@@ -145,7 +145,8 @@ impl<'a, T: 'static> Recurring<'a, T> {
     /// # Errors
     ///
     /// [`ErrorKind::InvalidArgument`] when a setting is outside its limits, the schedule is missing or has no time, or
-    /// a message of that id is known that does not recur; otherwise the driver's error. Call it again then.
+    /// a message of that id is known that does not recur; [`ErrorKind::Unsupported`] when the driver has no operations
+    /// on stored messages; otherwise the driver's error. Call it again then.
     ///
     /// # Cancel safety
     ///

@@ -1,8 +1,6 @@
 //! What receivers ask for, what they are told of their deliveries, and what ends with a client.
 
-use std::sync::Arc;
-
-use tenure_core::driver::{Backend, Cause, DelayQueue, Parking, Settled};
+use tenure_core::driver::{Backend, Cause, Parking, Settled};
 use tenure_core::queue::{Queue, Text};
 use tenure_core::{Client, ErrorKind, LockName};
 use tenure_memory::{MemoryDriver, Operation};
@@ -20,7 +18,7 @@ async fn push(queue: &Queue<String>, texts: &[&str]) {
 async fn a_closed_client_refuses_every_call_of_a_queue() {
     let (stage, ..) = staged();
     let locks = Backend::from(MemoryDriver::new()).locks().clone();
-    let client = Client::new(Backend::new(locks).with_queue(Arc::clone(&stage) as Arc<dyn DelayQueue>));
+    let client = Client::new(Backend::new(locks).with_queue(stage.clone()).with_queue_admin(stage));
     let queue = client.queue_with("jobs", Text).unwrap();
     push(&queue, &["a"]).await;
     client.close(ms(1_000)).await.unwrap();

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use tenure_core::driver::{
     Cancelled, Delay, DelayQueue as _, DelayQueueExt as _, Lease, MessageState, NamedId, NewMessage, Payload,
-    ReceiveRequest, Rest, Settle, Settled, Settlement,
+    QueueAdmin as _, ReceiveRequest, Rest, Settle, Settled, Settlement,
 };
 use tenure_core::queue::{
     Delivery, Ending, Ensured, Job, MessageId, Missed, OccurrenceEnd, Outcome, Queue, Recurrence, RetryPolicy, Text,

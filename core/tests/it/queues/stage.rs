@@ -10,7 +10,8 @@ use async_trait::async_trait;
 use tenure_core::driver::{
     Backend, Cancelled, DeadPage, DeadPlace, DeadSelection, Delay, DelayQueue, Exchanged, Extended, Extension,
     ListPlace, Listed, LockTurn, MessageInfo, MessagePage, NewMessage, PurgePlace, PurgeStep, Purged, Pushed,
-    QueueCapabilities, QueuePage, QueueStats, ReceiveRequest, Redriven, Rescheduled, Settle, TurnGiven, Watch,
+    QueueAdmin, QueueCapabilities, QueuePage, QueueStats, ReceiveRequest, Redriven, Rescheduled, Settle, TurnGiven,
+    Watch,
 };
 use tenure_core::queue::{MessageId, Queue, QueueLimits, QueueName, Text};
 use tenure_core::{Client, Error, ErrorKind, Result};
@@ -88,7 +89,7 @@ pub(crate) fn staged_with(
         dead_purges: Mutex::default(),
     });
     let locks = Backend::from(honest.clone()).locks().clone();
-    let client = Client::new(Backend::new(locks).with_queue(Arc::clone(&stage) as Arc<dyn DelayQueue>));
+    let client = Client::new(Backend::new(locks).with_queue(stage.clone()).with_queue_admin(stage.clone()));
     let queue = client.queue_with("jobs", Text).unwrap();
     (stage, honest, client, queue)
 }
@@ -148,16 +149,25 @@ impl DelayQueue for QueueStage {
         self.honest.extend(queue, extensions).await.map(|answers| short(answers, kept_back))
     }
 
+    async fn give_turn(&self, queue: &QueueName, id: &MessageId, turn: &LockTurn) -> Result<TurnGiven> {
+        self.honest.give_turn(queue, id, turn).await
+    }
+
+    async fn watch(&self, queue: &QueueName) -> Result<Watch> {
+        befall(&self.watches)?;
+        self.honest.watch(queue).await
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+#[async_trait]
+impl QueueAdmin for QueueStage {
     async fn cancel(&self, queue: &QueueName, id: &MessageId) -> Result<Cancelled> {
         self.honest.cancel(queue, id).await
     }
 
     async fn reschedule(&self, queue: &QueueName, id: &MessageId, delay: Delay) -> Result<Rescheduled> {
         self.honest.reschedule(queue, id, delay).await
-    }
-
-    async fn give_turn(&self, queue: &QueueName, id: &MessageId, turn: &LockTurn) -> Result<TurnGiven> {
-        self.honest.give_turn(queue, id, turn).await
     }
 
     async fn get(&self, queue: &QueueName, id: &MessageId) -> Result<Option<MessageInfo>> {
@@ -209,10 +219,5 @@ impl DelayQueue for QueueStage {
 
     async fn dead_purge(&self, queue: &QueueName, which: &DeadSelection) -> Result<Purged> {
         planned(&self.dead_purges, self.honest.dead_purge(queue, which)).await
-    }
-
-    async fn watch(&self, queue: &QueueName) -> Result<Watch> {
-        befall(&self.watches)?;
-        self.honest.watch(queue).await
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use mysql_async::Conn;
 use tenure_core::driver::{
-    AcquireRequest, Acquisition, Backend, DelayQueue, DistributedLock, Grant, Hold, Lease, NewMessage, Payload,
+    AcquireRequest, Acquisition, Backend, DistributedLock, Grant, Hold, Lease, NewMessage, Payload, QueueAdmin,
     ReceiveRequest, Ttl,
 };
 use tenure_core::queue::QueueName;
@@ -46,8 +46,8 @@ pub(crate) async fn locks(server: &MariaDbServer) -> Arc<dyn DistributedLock> {
     Arc::clone(backend(server).await.locks())
 }
 
-pub(crate) async fn queue(server: &MariaDbServer) -> Arc<dyn DelayQueue> {
-    Arc::clone(backend(server).await.queue().unwrap())
+pub(crate) async fn queue(server: &MariaDbServer) -> Arc<dyn QueueAdmin> {
+    Arc::clone(backend(server).await.queue_admin().unwrap())
 }
 
 /// A session of a user's own.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::Client;
-use tenure_core::driver::{Backend, DelayQueue};
+use tenure_core::driver::{Backend, QueueAdmin};
 use tenure_postgres::{Install, PostgresDriver, install_sql};
 use tenure_testkit::{PostgresOptions, PostgresServer};
 
@@ -22,8 +22,8 @@ async fn backend(server: &PostgresServer) -> Backend {
 
 /// The queues of another client of the server.
 #[allow(dead_code, reason = "each test program uses a part")]
-pub(crate) async fn queue(server: &PostgresServer) -> Arc<dyn DelayQueue> {
-    Arc::clone(backend(server).await.queue().unwrap())
+pub(crate) async fn queue(server: &PostgresServer) -> Arc<dyn QueueAdmin> {
+    Arc::clone(backend(server).await.queue_admin().unwrap())
 }
 
 /// Another client of the server.

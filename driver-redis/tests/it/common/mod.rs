@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::driver::{
-    AcquireRequest, Acquisition, Backend, Begun, Busy, DelayQueue, DistributedLock, Grant, Handing, Hold, Queueing,
+    AcquireRequest, Acquisition, Backend, Begun, Busy, DistributedLock, Grant, Handing, Hold, QueueAdmin, Queueing,
     ReentrantEntry, ReentrantLock, Ttl, Watch,
 };
 use tenure_core::{Label, LockName, OwnerId, OwnerToken};
@@ -32,7 +32,7 @@ pub(crate) const PLACES: [&str; 3] = ["~tenure:*", "~{tenure:*", "&tenure:*"];
 pub(crate) struct Client {
     pub(crate) locks: Arc<dyn DistributedLock>,
     pub(crate) reentrant: Arc<dyn ReentrantLock>,
-    pub(crate) queues: Arc<dyn DelayQueue>,
+    pub(crate) queues: Arc<dyn QueueAdmin>,
 }
 
 impl Client {
@@ -49,7 +49,7 @@ impl Client {
         Self {
             locks: Arc::clone(backend.locks()),
             reentrant: Arc::clone(backend.reentrant().unwrap()),
-            queues: Arc::clone(backend.queue().unwrap()),
+            queues: Arc::clone(backend.queue_admin().unwrap()),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use tenure_core::driver::{
-    Delay, DelayQueue, DelayQueueExt as _, Due, Lease, NamedId, NewMessage, Payload, Pushed, RawDelivery, Receipt,
+    Delay, DelayQueueExt as _, Due, Lease, NamedId, NewMessage, Payload, Pushed, QueueAdmin, RawDelivery, Receipt,
     ReceiveRequest, Received, Settle, Settled, Settlement,
 };
 use tenure_core::queue::{ConcurrencyKey, MessageId, QueueName, Reason};
@@ -49,26 +49,26 @@ pub(crate) fn up_to(queue: &QueueName, max: usize) -> ReceiveRequest {
     ReceiveRequest::new(queue.clone(), max, Lease::DEFAULT)
 }
 
-pub(crate) async fn push(queues: &dyn DelayQueue, queue: &QueueName, message: NewMessage) -> MessageId {
+pub(crate) async fn push(queues: &dyn QueueAdmin, queue: &QueueName, message: NewMessage) -> MessageId {
     match queues.push(queue, &[message]).await.unwrap().remove(0) {
         Pushed::Stored(id) => id,
         other => panic!("not stored: {other:?}"),
     }
 }
 
-pub(crate) async fn receive(queues: &dyn DelayQueue, queue: &QueueName, max: usize) -> Received {
+pub(crate) async fn receive(queues: &dyn QueueAdmin, queue: &QueueName, max: usize) -> Received {
     queues.receive(&up_to(queue, max)).await.unwrap()
 }
 
 /// The one message that is due now.
-pub(crate) async fn one(queues: &dyn DelayQueue, queue: &QueueName) -> RawDelivery {
+pub(crate) async fn one(queues: &dyn QueueAdmin, queue: &QueueName) -> RawDelivery {
     let mut received = receive(queues, queue, 1).await;
     assert_eq!(received.deliveries.len(), 1, "{received:?}");
     received.deliveries.remove(0)
 }
 
 /// The next message, as soon as it is due.
-pub(crate) async fn soon(queues: &dyn DelayQueue, request: &ReceiveRequest) -> RawDelivery {
+pub(crate) async fn soon(queues: &dyn QueueAdmin, request: &ReceiveRequest) -> RawDelivery {
     let started = Instant::now();
     loop {
         let mut received = queues.receive(request).await.unwrap();
@@ -80,11 +80,11 @@ pub(crate) async fn soon(queues: &dyn DelayQueue, request: &ReceiveRequest) -> R
     }
 }
 
-pub(crate) async fn settle(queues: &dyn DelayQueue, queue: &QueueName, receipt: Receipt, how: Settlement) -> Settled {
+pub(crate) async fn settle(queues: &dyn QueueAdmin, queue: &QueueName, receipt: Receipt, how: Settlement) -> Settled {
     queues.settle(queue, &[Settle::new(receipt, how)]).await.unwrap().remove(0)
 }
 
-pub(crate) async fn ack(queues: &dyn DelayQueue, queue: &QueueName, delivery: &RawDelivery) -> Settled {
+pub(crate) async fn ack(queues: &dyn QueueAdmin, queue: &QueueName, delivery: &RawDelivery) -> Settled {
     settle(queues, queue, delivery.receipt, Settlement::Ack).await
 }
 

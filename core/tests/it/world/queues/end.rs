@@ -7,8 +7,9 @@ use async_trait::async_trait;
 use tenure_core::Result;
 use tenure_core::driver::{
     Cancelled, DeadPage, DeadPlace, DeadSelection, Delay, DelayQueue, Exchanged, Extended, Extension, ListPlace,
-    Listed, LockTurn, MessageInfo, MessagePage, NewMessage, PurgePlace, PurgeStep, Purged, Pushed, QueueCapabilities,
-    QueuePage, QueueStats, ReceiveRequest, Redriven, Rescheduled, Settle, TurnGiven, WakeHandle, Watch,
+    Listed, LockTurn, MessageInfo, MessagePage, NewMessage, PurgePlace, PurgeStep, Purged, Pushed, QueueAdmin,
+    QueueCapabilities, QueuePage, QueueStats, ReceiveRequest, Redriven, Rescheduled, Settle, TurnGiven, WakeHandle,
+    Watch,
 };
 use tenure_core::queue::{MessageId, QueueLimits, QueueName};
 
@@ -77,24 +78,6 @@ impl DelayQueue for QueueEnd {
         .await
     }
 
-    async fn cancel(&self, queue: &QueueName, id: &MessageId) -> Result<Cancelled> {
-        let asked = Arc::new((queue.clone(), id.clone()));
-        self.carry("cancel", move |store| {
-            let asked = Arc::clone(&asked);
-            async move { store.cancel(&asked.0, &asked.1).await }
-        })
-        .await
-    }
-
-    async fn reschedule(&self, queue: &QueueName, id: &MessageId, delay: Delay) -> Result<Rescheduled> {
-        let asked = Arc::new((queue.clone(), id.clone()));
-        self.carry("reschedule", move |store| {
-            let asked = Arc::clone(&asked);
-            async move { store.reschedule(&asked.0, &asked.1, delay).await }
-        })
-        .await
-    }
-
     async fn watch(&self, queue: &QueueName) -> Result<Watch> {
         let queue = queue.clone();
         let watch = self.carry("watch", move |store| {
@@ -120,6 +103,27 @@ impl DelayQueue for QueueEnd {
                 async move { store.give_turn(&asked.0, &asked.1, &asked.2).await }
             })
             .await
+    }
+}
+
+#[async_trait]
+impl QueueAdmin for QueueEnd {
+    async fn cancel(&self, queue: &QueueName, id: &MessageId) -> Result<Cancelled> {
+        let asked = Arc::new((queue.clone(), id.clone()));
+        self.carry("cancel", move |store| {
+            let asked = Arc::clone(&asked);
+            async move { store.cancel(&asked.0, &asked.1).await }
+        })
+        .await
+    }
+
+    async fn reschedule(&self, queue: &QueueName, id: &MessageId, delay: Delay) -> Result<Rescheduled> {
+        let asked = Arc::new((queue.clone(), id.clone()));
+        self.carry("reschedule", move |store| {
+            let asked = Arc::clone(&asked);
+            async move { store.reschedule(&asked.0, &asked.1, delay).await }
+        })
+        .await
     }
 
     // What operators do with a whole queue is not part of the schedules.

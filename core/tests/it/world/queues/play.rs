@@ -125,8 +125,8 @@ impl World {
     fn client(&mut self, number: usize, weather: (Weather, u64)) -> (Arc<Link>, Client) {
         let observer = Arc::clone(&self.ledger) as Arc<dyn Observer>;
         let link = Arc::new(Link::new(number, observer, self.rng.fork(), weather, self.ledger.storm_until()));
-        let end = QueueEnd::new(&link, self.store.another_client());
-        let backend = Backend::new(Arc::new(self.store.locks())).with_queue(Arc::new(end));
+        let end = Arc::new(QueueEnd::new(&link, self.store.another_client()));
+        let backend = Backend::new(Arc::new(self.store.locks())).with_queue(end.clone()).with_queue_admin(end);
         let none = DriftBound::new(0.0, Duration::ZERO).unwrap();
         let drift = if self.mistakes.no_drift { none } else { DriftBound::DEFAULT };
         let client = Client::builder(backend).op_timeout(millis(300)).drift(drift).build().unwrap();

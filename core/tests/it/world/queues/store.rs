@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use tenure_core::driver::{
     Cancelled, Delay, DelayQueue, DelayQueueExt as _, Due, Exchanged, Extended, Extension, Lease, LockTurn, NewMessage,
-    Next, Pushed, QueueCapabilities, ReceiveRequest, Received, Rescheduled, Settle, Settled, Settlement, TurnGiven,
+    Next, Pushed, QueueAdmin as _, QueueCapabilities, ReceiveRequest, Received, Rescheduled, Settle, Settled,
+    Settlement, TurnGiven,
 };
 use tenure_core::queue::{MessageId, QueueLimits, QueueName, Rate};
 use tenure_core::{FencingToken, Result};

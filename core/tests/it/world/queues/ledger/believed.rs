@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use tenure_core::LockGuard;
-use tenure_core::driver::{DelayQueue, MessageState};
+use tenure_core::driver::{MessageState, QueueAdmin as _};
 use tenure_core::queue::{Delivery, MessageId};
 use tokio::task::unconstrained;
 use tokio::time::Instant;

@@ -78,6 +78,9 @@ async fn main() -> Result<()> {
         }
         assert_eq!(delivery.ack().await?, Settled::Done);
     }
-    tell(&format!("nothing more for 1.5 s: {:?}", queue.stats().await?));
+    tell(&format!(
+        "nothing more for 1.5 s: {:?}",
+        queue.admin().stats().await?
+    ));
     client.close(Duration::from_secs(5)).await
 }

@@ -95,7 +95,7 @@ async fn main() -> Result<()> {
         request.await.expect("no request panics")?;
     }
     loop {
-        let stats = queue.stats().await?;
+        let stats = queue.admin().stats().await?;
         if stats.scheduled + stats.ready + stats.in_flight == 0 {
             break;
         }

@@ -69,14 +69,14 @@ async fn main() -> Result<()> {
         })?;
 
     loop {
-        let stats = queue.stats().await?;
+        let stats = queue.admin().stats().await?;
         if stats.scheduled + stats.ready + stats.in_flight == 0 {
             break;
         }
         sleep(Duration::from_millis(50)).await;
     }
     println!("the worker: {:?}", worker.shutdown(Duration::from_secs(1)).await);
-    let dead = queue.dead_letters();
+    let dead = queue.admin().dead_letters();
     for letter in dead.list(None, 10).await?.letters {
         let Transfer { account, amount } = dead.value(&letter)?;
         println!(

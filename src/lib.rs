@@ -61,7 +61,7 @@
 //! | any of these without an async runtime | the module [`blocking`](blocking/index.html), with the feature `blocking` |
 //! | one leader among many, in numbered terms | [`Client::election`], [`Candidate::campaign`](election::Candidate::campaign) |
 //! | to follow the leader or the holder of a lock | [`Election::observe`](election::Election::observe) |
-//! | at most N at a time: a semaphore | not available: take one of N names with [`try_acquire`](Lock::try_acquire), or limit a queue with [`Queue::limit`](queue::Queue::limit) |
+//! | at most N at a time: a semaphore | not available: take one of N names with [`try_acquire`](Lock::try_acquire), or limit a queue with [`Admin::limit`](queue::Admin::limit) |
 //! | shared reads, exclusive writes: a read-write lock | not available: take [`Client::lock`] for both |
 //!
 //! ## Which lease?

@@ -18,7 +18,7 @@ use crate::speak::Format;
 const PAGE: usize = 100;
 
 pub(super) async fn list(desk: &Desk, dead: &Dead) -> Result<u8, Failure> {
-    let (letters, mut left, mut after) = (desk.queue.dead_letters(), dead.most, None);
+    let (letters, mut left, mut after) = (desk.queue.admin().dead_letters(), dead.most, None);
     while left > 0 {
         let page = letters.list(after, left.min(PAGE)).await?;
         for letter in &page.letters {
@@ -49,7 +49,7 @@ fn chooser(which: &Which, spelling: Spelling) -> Result<impl FnMut(&DeadLetter) 
 
 pub(super) async fn requeue(desk: &Desk, requeue: &Requeue) -> Result<u8, Failure> {
     let delay = requeue.delay.unwrap_or(Duration::ZERO);
-    let letters = desk.queue.dead_letters();
+    let letters = desk.queue.admin().dead_letters();
     let moved = match requeue.which.all {
         true => letters.redrive_all(delay).await?,
         false => letters.redrive_where(delay, chooser(&requeue.which, desk.ids)?).await?,
@@ -61,7 +61,7 @@ pub(super) async fn requeue(desk: &Desk, requeue: &Requeue) -> Result<u8, Failur
 pub(super) async fn purge(desk: &Desk, purge: &DeadPurge) -> Result<u8, Failure> {
     let queue = name::text(desk.queue.name().as_bytes());
     let what = match (purge.which.all, purge.which.oldest) {
-        (true, _) => format!("all {} dead letters", desk.queue.stats().await?.dead),
+        (true, _) => format!("all {} dead letters", desk.queue.admin().stats().await?.dead),
         (false, Some(oldest)) => format!("the {oldest} oldest dead letters"),
         (false, None) => format!("{} dead letters", purge.which.ids.len()),
     };
@@ -69,7 +69,7 @@ pub(super) async fn purge(desk: &Desk, purge: &DeadPurge) -> Result<u8, Failure>
         print_count(desk, Count::Removed(0))?;
         return Ok(1);
     }
-    let letters = desk.queue.dead_letters();
+    let letters = desk.queue.admin().dead_letters();
     let removed = match purge.which.all {
         true => letters.purge_all().await?,
         false => letters.purge_where(chooser(&purge.which, desk.ids)?).await?,

@@ -25,7 +25,7 @@ fn print_stats(views: &[StatsView], voice: Voice) -> Result<(), Failure> {
 pub(super) async fn all(client: &Client, voice: Voice) -> Result<u8, Failure> {
     let mut views = Vec::new();
     for name in client.list_queues().await? {
-        let stats = client.queue_of_bytes(name.as_bytes())?.stats().await?;
+        let stats = client.queue_of_bytes(name.as_bytes())?.admin().stats().await?;
         views.push(StatsView::of(name.as_bytes(), &stats));
     }
     print_stats(&views, voice)?;
@@ -33,15 +33,15 @@ pub(super) async fn all(client: &Client, voice: Voice) -> Result<u8, Failure> {
 }
 
 pub(super) async fn stats(desk: &Desk) -> Result<u8, Failure> {
-    let stats = desk.queue.stats().await?;
+    let stats = desk.queue.admin().stats().await?;
     print_stats(&[StatsView::of(desk.queue.name().as_bytes(), &stats)], desk.voice)?;
     Ok(0)
 }
 
 pub(super) async fn peek(desk: &Desk, peek: &Peek) -> Result<u8, Failure> {
     let found = match &peek.id {
-        Some(id) => desk.queue.get(&id::read(id, desk.ids)?).await?,
-        None => desk.queue.peek().await?,
+        Some(id) => desk.queue.admin().get(&id::read(id, desk.ids)?).await?,
+        None => desk.queue.admin().peek().await?,
     };
     let Some(message) = found else {
         desk.voice.note("there is no such message");
@@ -64,7 +64,7 @@ pub(super) async fn list(desk: &Desk, list: &List) -> Result<u8, Failure> {
     let which = if list.in_flight { Listed::InFlight } else { Listed::Waiting };
     let (mut left, mut from) = (list.most, None);
     while left > 0 {
-        let page = desk.queue.list_page(which, from, left.min(100)).await?;
+        let page = desk.queue.admin().list_page(which, from, left.min(100)).await?;
         for message in page.messages.iter().take(left) {
             match desk.voice.format {
                 Format::Json => desk.voice.json(&MessageView::from(message))?,
@@ -100,10 +100,10 @@ pub(super) async fn cancel(desk: &Desk, cancel: &Cancel) -> Result<u8, Failure> 
 }
 
 pub(super) async fn purge(desk: &Desk, purge: &Purge) -> Result<u8, Failure> {
-    let stats = desk.queue.stats().await?;
+    let stats = desk.queue.admin().stats().await?;
     let (queue, waiting) = (name::text(desk.queue.name().as_bytes()), stats.scheduled + stats.ready);
     let (removed, exit) = match consent(purge.yes, &format!("{queue} has {waiting} waiting messages. Remove them?"))? {
-        Consent::Given => (desk.queue.purge().await?, 0),
+        Consent::Given => (desk.queue.admin().purge().await?, 0),
         Consent::Refused => (0, 1),
     };
     print_count(desk, Count::Removed(removed))?;
@@ -114,9 +114,9 @@ pub(super) async fn purge(desk: &Desk, purge: &Purge) -> Result<u8, Failure> {
 pub(super) async fn set_flow(desk: &Desk, flow: Flow) -> Result<u8, Failure> {
     let paused = flow == Flow::Paused;
     if paused {
-        desk.queue.pause().await?
+        desk.queue.admin().pause().await?
     } else {
-        desk.queue.resume().await?
+        desk.queue.admin().resume().await?
     }
     if desk.voice.format == Format::Json {
         desk.voice.json(&FlowView { queue: QueueView::of(desk.queue.name().as_bytes()), paused })?;

@@ -1,4 +1,4 @@
-//! Operations on stored messages, for operators and producers.
+//! Operations on stored messages: by their producers, and by operators.
 
 use std::time::Duration;
 
@@ -51,13 +51,51 @@ impl<T: 'static> Queue<T> {
         self.operate("reschedule", |driver| driver.reschedule(self.name(), id, delay)).await
     }
 
+    /// Returns the operators' handle on the queue: to look at stored messages and dead letters, and to pause, limit and
+    /// purge the queue.
+    ///
+    /// ```
+    /// # async fn example(queue: tenure_core::queue::Queue<String>) -> tenure_core::Result<()> {
+    /// let stats = queue.admin().stats().await?;
+    /// println!("{} ready, the oldest for {:?}", stats.ready, stats.lag);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn admin(&self) -> Admin<T> {
+        Admin { queue: self.clone() }
+    }
+
+    pub(super) fn checked_delay(&self, delay: Duration, what: &'static str) -> Result<Delay> {
+        let checked = Delay::new(delay).and_then(|delay| self.fetcher.remote.caps.check_delay(delay).map(|()| delay));
+        checked.map_err(|error| self.during(error, what))
+    }
+}
+
+/// The operators' handle on a queue: looks at stored messages, pauses, limits and purges the queue, and has its
+/// [dead letters](Admin::dead_letters). Made by [`Queue::admin`].
+///
+/// Where the driver has no operations on stored messages, every call fails with
+/// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported).
+#[derive(Debug)]
+pub struct Admin<T> {
+    queue: Queue<T>,
+}
+
+impl<T> Clone for Admin<T> {
+    fn clone(&self) -> Self {
+        Self { queue: self.queue.clone() }
+    }
+}
+
+impl<T: 'static> Admin<T> {
     /// Returns a message without changing it; `None` when it is not stored (any more).
     ///
     /// # Errors
     ///
     /// The driver's error.
     pub async fn get(&self, id: &MessageId) -> Result<Option<MessageInfo>> {
-        self.operate("get", |driver| driver.get(self.name(), id)).await
+        self.queue.operate("get", |driver| driver.get(self.queue.name(), id)).await
     }
 
     /// Lists messages that wait or are in flight, in the order of their due times or the ends of their leases, without
@@ -65,15 +103,15 @@ impl<T: 'static> Queue<T> {
     /// messages that are added or removed meanwhile may be missing or be listed twice. A failure is the last item.
     pub fn list(&self, which: Listed) -> impl Stream<Item = Result<MessageInfo>> + use<T> {
         let pages = futures_util::stream::try_unfold(Some((self.clone(), None)), move |place| async move {
-            let Some((queue, from)) = place else { return Ok::<_, Error>(None) };
-            let MessagePage { messages, next } = queue.list_page(which, from, LISTED).await?;
-            let rest = next.map(|next| (queue, Some(next)));
+            let Some((admin, from)) = place else { return Ok::<_, Error>(None) };
+            let MessagePage { messages, next } = admin.list_page(which, from, LISTED).await?;
+            let rest = next.map(|next| (admin, Some(next)));
             Ok(Some((futures_util::stream::iter(messages.into_iter().map(Ok)), rest)))
         });
         pages.try_flatten()
     }
 
-    /// Returns one page of [`list`](Queue::list): up to `max` messages, and no more than the driver's
+    /// Returns one page of [`list`](Admin::list): up to `max` messages, and no more than the driver's
     /// [`batch`](crate::driver::QueueCapabilities::batch), from the place that the page before named.
     ///
     /// # Errors
@@ -81,9 +119,9 @@ impl<T: 'static> Queue<T> {
     /// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument) when `max` is zero; otherwise the driver's
     /// error.
     pub async fn list_page(&self, which: Listed, from: Option<ListPlace>, max: usize) -> Result<MessagePage> {
-        let max = max.min(self.fetcher.remote.caps.batch);
-        self.fetcher.remote.caps.check_batch(max).map_err(|error| self.during(error, "list"))?;
-        self.operate("list", |driver| driver.list(self.name(), which, from, max)).await
+        let max = max.min(self.queue.fetcher.remote.caps.batch);
+        self.queue.fetcher.remote.caps.check_batch(max).map_err(|error| self.queue.during(error, "list"))?;
+        self.queue.operate("list", |driver| driver.list(self.queue.name(), which, from, max)).await
     }
 
     /// Returns the first message in line, due or not, without changing it.
@@ -111,7 +149,7 @@ impl<T: 'static> Queue<T> {
     /// # async fn example(queue: Queue<String>) -> tenure_core::Result<()> {
     /// let per_second = Rate::new(100, Duration::from_secs(1))?;
     /// let limits = QueueLimits::none().in_flight(10)?.rate(per_second);
-    /// queue.limit(limits).await?;
+    /// queue.admin().limit(limits).await?;
     /// # Ok(())
     /// # }
     /// ```
@@ -120,7 +158,7 @@ impl<T: 'static> Queue<T> {
     ///
     /// The driver's error.
     pub async fn limit(&self, limits: QueueLimits) -> Result<()> {
-        self.operate("limit", |driver| driver.limit(self.name(), &limits)).await
+        self.queue.operate("limit", |driver| driver.limit(self.queue.name(), &limits)).await
     }
 
     /// Returns the queue's counts, its lag and the next due time.
@@ -129,19 +167,19 @@ impl<T: 'static> Queue<T> {
     ///
     /// The driver's error.
     pub async fn stats(&self) -> Result<QueueStats> {
-        let stats = self.operate("stats", |driver| driver.stats(self.name())).await?;
+        let stats = self.queue.operate("stats", |driver| driver.stats(self.queue.name())).await?;
         let QueueStats { scheduled, ready, in_flight, dead, .. } = stats;
-        self.fetcher.remote.meters.depth([scheduled, ready, in_flight, dead]);
+        self.queue.fetcher.remote.meters.depth([scheduled, ready, in_flight, dead]);
         Ok(stats)
     }
 
-    /// Stops deliveries, for all clients, until [`resume`](Queue::resume). Settlements and pushes continue.
+    /// Stops deliveries, for all clients, until [`resume`](Admin::resume). Settlements and pushes continue.
     ///
     /// # Errors
     ///
     /// The driver's error.
     pub async fn pause(&self) -> Result<()> {
-        self.operate("pause", |driver| driver.pause(self.name())).await
+        self.queue.operate("pause", |driver| driver.pause(self.queue.name())).await
     }
 
     /// Ends a pause.
@@ -150,7 +188,7 @@ impl<T: 'static> Queue<T> {
     ///
     /// The driver's error.
     pub async fn resume(&self) -> Result<()> {
-        self.operate("resume", |driver| driver.resume(self.name())).await
+        self.queue.operate("resume", |driver| driver.resume(self.queue.name())).await
     }
 
     /// Removes all messages that wait when the call begins; returns their number. Those in flight and the dead letters
@@ -164,7 +202,7 @@ impl<T: 'static> Queue<T> {
         let (mut removed, mut from) = (0, None);
         loop {
             let PurgeStep { removed: more, next } =
-                self.operate("purge", |driver| driver.purge(self.name(), PURGE_STEP, from)).await?;
+                self.queue.operate("purge", |driver| driver.purge(self.queue.name(), PURGE_STEP, from)).await?;
             removed += more;
             if next.is_none() {
                 return Ok(removed);
@@ -173,9 +211,10 @@ impl<T: 'static> Queue<T> {
         }
     }
 
-    pub(super) fn checked_delay(&self, delay: Duration, what: &'static str) -> Result<Delay> {
-        let checked = Delay::new(delay).and_then(|delay| self.fetcher.remote.caps.check_delay(delay).map(|()| delay));
-        checked.map_err(|error| self.during(error, what))
+    /// Returns the queue's dead letters: messages that are not delivered any more.
+    #[must_use]
+    pub fn dead_letters(&self) -> DeadLetters<T> {
+        DeadLetters { admin: self.clone() }
     }
 }
 
@@ -214,25 +253,19 @@ impl Client {
 const STEP: usize = 500;
 
 /// The dead letters of a queue: messages whose attempts are used up, or that a handler rejected. Made by
-/// [`Queue::dead_letters`]. They stay until they are redriven or purged.
-#[derive(Clone, Debug)]
+/// [`Admin::dead_letters`]. They stay until they are redriven or purged.
+#[derive(Debug)]
 pub struct DeadLetters<T> {
-    queue: Queue<T>,
+    admin: Admin<T>,
 }
 
-impl<T: 'static> Queue<T> {
-    /// Returns the queue's dead letters: messages that are not delivered any more.
-    #[must_use]
-    pub fn dead_letters(&self) -> DeadLetters<T> {
-        DeadLetters::new(self.clone())
+impl<T> Clone for DeadLetters<T> {
+    fn clone(&self) -> Self {
+        Self { admin: self.admin.clone() }
     }
 }
 
 impl<T: 'static> DeadLetters<T> {
-    pub(super) fn new(queue: Queue<T>) -> Self {
-        Self { queue }
-    }
-
     /// Lists up to `max` letters after the given place, those that died first in front. A page may have fewer letters
     /// and not be the last, where a backend bounds the bytes of an answer: [`rest`](DeadPage::rest) shows if there are
     /// more.
@@ -240,7 +273,7 @@ impl<T: 'static> DeadLetters<T> {
     /// ```
     /// # use tenure_core::queue::{Queue, Rest};
     /// # async fn example(queue: Queue<String>) -> tenure_core::Result<()> {
-    /// let (dead, mut after) = (queue.dead_letters(), None);
+    /// let (dead, mut after) = (queue.admin().dead_letters(), None);
     /// loop {
     ///     let page = dead.list(after, 100).await?;
     ///     for letter in &page.letters {
@@ -260,7 +293,7 @@ impl<T: 'static> DeadLetters<T> {
     /// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument) when `max` is zero or more than the driver's
     /// batch; otherwise the driver's error.
     pub async fn list(&self, after: Option<DeadPlace>, max: usize) -> Result<DeadPage> {
-        let queue = &self.queue;
+        let queue = &self.admin.queue;
         queue.fetcher.remote.caps.check_batch(max).map_err(|error| queue.during(error, "dead_list"))?;
         queue.operate("dead_list", |driver| driver.dead_list(queue.name(), after, max)).await
     }
@@ -271,7 +304,7 @@ impl<T: 'static> DeadLetters<T> {
     ///
     /// [`ErrorKind::Protocol`](crate::ErrorKind::Protocol) when its payload cannot be decoded, or the codec panicked.
     pub fn value(&self, letter: &DeadLetter) -> Result<T, Error> {
-        decode(&*self.queue.codec, letter.payload.as_bytes())
+        decode(&*self.admin.queue.codec, letter.payload.as_bytes())
     }
 
     /// Makes these letters due at once, with all attempts again; returns the number of those found.
@@ -291,11 +324,11 @@ impl<T: 'static> DeadLetters<T> {
     ///
     /// The driver's error.
     pub async fn redrive_all(&self, delay: Duration) -> Result<u64> {
-        let delay = self.queue.checked_delay(delay, "dead_redrive")?;
-        let most = self.queue.stats_dead().await?; // letters that die again meanwhile wait for the next time
+        let delay = self.admin.queue.checked_delay(delay, "dead_redrive")?;
+        let most = self.admin.stats().await?.dead; // letters that die again meanwhile wait for the next time
         let mut moved = 0;
         while moved < most {
-            let count = STEP.min(self.queue.fetcher.remote.caps.batch).min((most - moved) as usize);
+            let count = STEP.min(self.admin.queue.fetcher.remote.caps.batch).min((most - moved) as usize);
             let step = self.redrive_step(&DeadSelection::Oldest(count), delay).await?;
             moved += step.moved;
             if step.rest == Rest::None || step.moved == 0 {
@@ -316,7 +349,7 @@ impl<T: 'static> DeadLetters<T> {
     /// let of_the_outage = |letter: &DeadLetter| {
     ///     letter.died < hour && letter.cause == DeadCause::Exhausted
     /// };
-    /// let letters = queue.dead_letters();
+    /// let letters = queue.admin().dead_letters();
     /// letters.redrive_where(Duration::ZERO, of_the_outage).await?;
     /// # Ok(())
     /// # }
@@ -328,7 +361,7 @@ impl<T: 'static> DeadLetters<T> {
     ///
     /// The driver's error.
     pub async fn redrive_where(&self, delay: Duration, which: impl FnMut(&DeadLetter) -> bool) -> Result<u64> {
-        let delay = self.queue.checked_delay(delay, "dead_redrive")?;
+        let delay = self.admin.queue.checked_delay(delay, "dead_redrive")?;
         let step = async |chosen: &DeadSelection| Ok(self.redrive_step(chosen, delay).await?.moved);
         self.each_page(which, step).await
     }
@@ -351,7 +384,8 @@ impl<T: 'static> DeadLetters<T> {
     pub async fn purge_all(&self) -> Result<u64> {
         let mut removed = 0;
         loop {
-            let step = self.purge_step(&DeadSelection::Oldest(STEP.min(self.queue.fetcher.remote.caps.batch))).await?;
+            let step =
+                self.purge_step(&DeadSelection::Oldest(STEP.min(self.admin.queue.fetcher.remote.caps.batch))).await?;
             removed += step.removed;
             if step.rest == Rest::None || step.removed == 0 {
                 return Ok(removed);
@@ -375,10 +409,11 @@ impl<T: 'static> DeadLetters<T> {
         mut which: impl FnMut(&DeadLetter) -> bool,
         step: impl AsyncFn(&DeadSelection) -> Result<u64>,
     ) -> Result<u64> {
-        let mut left = self.queue.stats_dead().await?; // a letter that dies again is behind all these
+        let mut left = self.admin.stats().await?.dead; // a letter that dies again is behind all these
         let (mut after, mut done) = (None, 0);
         while left > 0 {
-            let count = STEP.min(self.queue.fetcher.remote.caps.batch).min(usize::try_from(left).unwrap_or(usize::MAX));
+            let count =
+                STEP.min(self.admin.queue.fetcher.remote.caps.batch).min(usize::try_from(left).unwrap_or(usize::MAX));
             let page = self.list(after, count).await?;
             let Some(last) = page.letters.last() else { break };
             after = Some(last.place);
@@ -396,23 +431,23 @@ impl<T: 'static> DeadLetters<T> {
 
     fn ids(&self, ids: impl IntoIterator<Item = MessageId>, what: &'static str) -> Result<DeadSelection> {
         let ids: Vec<_> = ids.into_iter().collect();
-        self.queue.fetcher.remote.caps.check_batch(ids.len()).map_err(|error| self.queue.during(error, what))?;
+        self.admin
+            .queue
+            .fetcher
+            .remote
+            .caps
+            .check_batch(ids.len())
+            .map_err(|error| self.admin.queue.during(error, what))?;
         Ok(DeadSelection::Ids(ids))
     }
 
     async fn redrive_step(&self, which: &DeadSelection, delay: Delay) -> Result<Redriven> {
-        let queue = &self.queue;
+        let queue = &self.admin.queue;
         queue.operate("dead_redrive", |driver| driver.dead_redrive(queue.name(), which, delay)).await
     }
 
     async fn purge_step(&self, which: &DeadSelection) -> Result<Purged> {
-        let queue = &self.queue;
+        let queue = &self.admin.queue;
         queue.operate("dead_purge", |driver| driver.dead_purge(queue.name(), which)).await
-    }
-}
-
-impl<T: 'static> Queue<T> {
-    async fn stats_dead(&self) -> Result<u64> {
-        Ok(self.stats().await?.dead)
     }
 }

@@ -6,6 +6,7 @@
 //! | [`Delivery`] | one received message: settle it, extend it, watch for its loss |
 //! | [`Worker`] | handles messages for you |
 //! | [`Recurring`] | a message that is delivered on a schedule |
+//! | [`Admin`] | operators' work: looking at messages, pausing, limiting and purging the queue |
 //! | [`DeadLetters`] | messages that are not delivered any more |
 //!
 //! ```
@@ -49,7 +50,7 @@ pub use crate::driver::{
     MessagePage, MessageState, Pushed, QueueCapabilities, QueueStats, Rescheduled, Rest, Settled, Settlement,
 };
 pub use crate::value::queue::{ConcurrencyKey, MessageId, Payload, QueueLimits, QueueName, Rate, Reason, Recurrence};
-pub use admin::DeadLetters;
+pub use admin::{Admin, DeadLetters};
 #[cfg(feature = "json")]
 pub use message::Json;
 

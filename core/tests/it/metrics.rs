@@ -454,7 +454,7 @@ async fn a_queue_is_measured_from_the_push_to_the_settlement() {
     let seen = look();
     assert_eq!(seen.sum("messaging.client.sent.messages", &[("messaging.destination.name", "jobs")]), 3.0);
     assert_eq!(depth(&seen), [0.0, 0.0], "nobody has asked");
-    queue.stats().await.unwrap();
+    queue.admin().stats().await.unwrap();
     assert_eq!(depth(&look()), [1.0, 2.0]);
 
     seconds(7).await;

@@ -195,7 +195,7 @@ async fn no_prefix_reaches_into_the_names_of_another() {
     let waiting = waiting.map(|lock| tokio::spawn(async move { lock.acquire_within(PATIENCE).await }));
     let queue = inner.queue_of_bytes("x").unwrap();
     queue.push(&b"message".to_vec()).await.unwrap();
-    assert_eq!(queue.stats().await.unwrap().ready, 1);
+    assert_eq!(queue.admin().stats().await.unwrap().ready, 1);
     for (client, name) in [(&inner, "wait"), (&outer, "orders")] {
         let lock = client.lock(name);
         until("it waits", async || lock.inspect().await.unwrap().waiters == 1).await;
@@ -206,7 +206,7 @@ async fn no_prefix_reaches_into_the_names_of_another() {
     for waiting in waiting {
         waiting.await.unwrap().unwrap().release().await.unwrap();
     }
-    assert_eq!(queue.stats().await.unwrap().ready, 1);
+    assert_eq!(queue.admin().stats().await.unwrap().ready, 1);
 }
 
 #[tokio::test]

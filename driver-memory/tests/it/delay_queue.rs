@@ -73,7 +73,7 @@ async fn a_dropped_receive_leaves_the_message_to_others() {
         let delivery = queue.receive_within(ms(100)).await.unwrap().expect("nothing is lost");
         assert_eq!(delivery.attempt(), 1);
         delivery.ack().await.unwrap();
-        let stats = queue.stats().await.unwrap();
+        let stats = queue.admin().stats().await.unwrap();
         assert_eq!((stats.ready, stats.in_flight), (0, 0));
     }
 }
@@ -186,7 +186,7 @@ async fn a_listing_of_dead_letters_goes_on_behind_any_place() {
     queue.push(&"dead".into()).await.unwrap();
     queue.receive().await.unwrap().bury(None).await.unwrap();
     let behind = |stamp, number| Some(DeadPlace { stamp, number });
-    let dead = queue.dead_letters();
+    let dead = queue.admin().dead_letters();
     assert_eq!(dead.list(behind(0, u64::MAX), 10).await.unwrap().letters.len(), 0, "it died at the clock's beginning");
     assert_eq!(dead.list(behind(u64::MAX, u64::MAX), 10).await.unwrap().letters.len(), 0);
     assert_eq!(dead.list(behind(0, 0), 10).await.unwrap().letters.len(), 1);
@@ -270,8 +270,8 @@ async fn a_lease_is_over_at_its_very_end_to_whoever_looks() {
     let (id, receipt) = late().await;
     let extension = Extension::new(receipt, Lease::new(lease).unwrap());
     assert_eq!(driver.extend(&name, &[extension]).await.unwrap(), [Extended::Stale]);
-    assert_eq!(queue.get(&id).await.unwrap().unwrap().state, MessageState::Ready);
-    let listed = async |which| queue.list_page(which, None, 10).await.unwrap();
+    assert_eq!(queue.admin().get(&id).await.unwrap().unwrap().state, MessageState::Ready);
+    let listed = async |which| queue.admin().list_page(which, None, 10).await.unwrap();
     let (waiting, in_flight) = (listed(Listed::Waiting).await, listed(Listed::InFlight).await);
     assert_eq!((waiting.messages.len(), waiting.next, in_flight.messages.len()), (1, None, 0));
     assert_eq!(queue.cancel(&id).await.unwrap(), Cancelled::Removed);
@@ -316,5 +316,5 @@ async fn what_is_known_needs_no_room_and_what_is_named_twice_is_purged_once() {
         delivery.bury(None).await.unwrap();
     }
     let named = [ids[1].clone(), ids[0].clone(), ids[1].clone()];
-    assert_eq!(queue.dead_letters().purge(named).await.unwrap(), 2);
+    assert_eq!(queue.admin().dead_letters().purge(named).await.unwrap(), 2);
 }

@@ -51,7 +51,7 @@ async fn what_is_settled_meanwhile_hides_nothing_from_a_purge() {
                 }
             })
         };
-        let removed = engine(&server, &jobs).await.purge().await.unwrap();
+        let removed = engine(&server, &jobs).await.admin().purge().await.unwrap();
         settling.await.unwrap();
         let stats = q.stats(&jobs).await.unwrap();
         assert_eq!((removed, stats.scheduled, stats.in_flight), (3_000, 0, 500), "round {round}");
@@ -76,7 +76,7 @@ async fn a_purge_ends_though_producers_are_faster() {
         })
         .collect();
     let queue = engine(&server, &jobs).await;
-    let purged = tokio::time::timeout(LONG, queue.purge()).await;
+    let purged = tokio::time::timeout(LONG, queue.admin().purge()).await;
     over.store(true, Ordering::Relaxed);
     for producer in producers {
         producer.await.unwrap();
@@ -104,7 +104,8 @@ async fn a_purge_ends_at_orphans() {
         server.cli(&["ZADD", "{tenure:dq:jobs}:t", score, orphan]).unwrap();
     }
     let queue = engine(&server, &jobs).await;
-    let removed = tokio::time::timeout(Duration::from_secs(5), queue.purge()).await.expect("the purge ends").unwrap();
+    let removed =
+        tokio::time::timeout(Duration::from_secs(5), queue.admin().purge()).await.expect("the purge ends").unwrap();
     let stats = q.stats(&jobs).await.unwrap();
     assert_eq!((removed, stats.scheduled, stats.ready), (4, 0, 0));
     assert_eq!(server.cli(&["ZCARD", "{tenure:dq:jobs}:t"]).unwrap().int(), Some(1), "what is in flight");

@@ -67,7 +67,7 @@ impl Consumer {
     }
 
     async fn is_empty(&self) -> bool {
-        self.queue.stats().await.is_ok_and(|stats| stats.scheduled + stats.ready + stats.in_flight == 0)
+        self.queue.admin().stats().await.is_ok_and(|stats| stats.scheduled + stats.ready + stats.in_flight == 0)
     }
 
     async fn receive(&mut self) -> tenure::Result<Deliveries> {

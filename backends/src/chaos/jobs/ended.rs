@@ -36,8 +36,8 @@ pub(crate) async fn empty(url: &str) -> Result<Remains, BoxError> {
     let client = Client::new(crate::connect(url).await?);
     let queue = super::queue(&client)?;
     let mut remains = Remains { is_known: true, clock_error: queue.capabilities().clock_error, ..Remains::default() };
-    let stats = queue.stats().await?;
-    let dead = queue.dead_letters();
+    let stats = queue.admin().stats().await?;
+    let dead = queue.admin().dead_letters();
     let mut after = None;
     loop {
         let page = dead.list(after, 100).await?;

@@ -57,7 +57,7 @@ impl Producer {
 
     async fn brake(&self) {
         while !*self.calm.borrow() {
-            match self.queue.stats().await {
+            match self.queue.admin().stats().await {
                 Ok(stats) if stats.scheduled + stats.ready < BACKLOG => return,
                 _ => tokio::time::sleep(Duration::from_millis(50)).await,
             }

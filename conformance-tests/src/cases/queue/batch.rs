@@ -82,12 +82,12 @@ async fn all_or_none(context: &mut Context) -> CaseResult {
     let batch: Vec<Vec<u8>> = (0..20_u8).map(|number| vec![number]).collect();
     layer.rule(Rule::on(Op::Push, Action::FailBeforeSend).once());
     must_fail(queue.push_many(&batch).await, ErrorKind::Unavailable)?;
-    assert_eq!(queue.stats().await?.ready, 0);
+    assert_eq!(queue.admin().stats().await?.ready, 0);
     layer.rule(Rule::on(Op::Push, Action::LoseReply).once());
     must_fail(queue.push_many(&batch).await, ErrorKind::Indeterminate)?;
-    assert_eq!(queue.stats().await?.ready, 20);
+    assert_eq!(queue.admin().stats().await?.ready, 20);
     assert_eq!(queue.push_many(&batch).await?.len(), 20);
-    assert_eq!(queue.stats().await?.ready, 40);
+    assert_eq!(queue.admin().stats().await?.ready, 40);
     Ok(())
 }
 

@@ -126,11 +126,11 @@ async fn rejected(context: &mut Context) -> CaseResult {
     bench.queue.push(&b"bad".to_vec()).await?;
     let settled = bench.queue.receive().await?.bury(reason("never")).await?;
     assert_eq!(settled, Settled::Dead);
-    let page = bench.queue.dead_letters().list(None, 10).await?;
+    let page = bench.queue.admin().dead_letters().list(None, 10).await?;
     let letter = page.letters.first().expect("it is dead");
     assert_eq!((letter.cause, letter.attempt), (DeadCause::Rejected, 1));
     assert_eq!(letter.reason.as_ref().map(Reason::as_str), Some("never"));
-    assert_eq!(bench.queue.dead_letters().value(letter)?, b"bad");
+    assert_eq!(bench.queue.admin().dead_letters().value(letter)?, b"bad");
     bench.raw.nothing("it is dead").await
 }
 
@@ -141,7 +141,7 @@ async fn redrive(context: &mut Context) -> CaseResult {
     let delivery = raw.one(lease(context, 30_000)).await?;
     assert_eq!(raw.retry(delivery.receipt, Duration::ZERO).await?, Settled::Dead);
     let wait = span(context, 200);
-    assert_eq!(bench.queue.dead_letters().redrive_all(wait).await?, 1);
+    assert_eq!(bench.queue.admin().dead_letters().redrive_all(wait).await?, 1);
     assert_eq!(raw.counts().await?, (1, 0, 0, 0));
     let again = context.within(wait + context.soon(), "delivered again", bench.queue.receive()).await??;
     assert_eq!((again.attempt(), again.cause()), (1, Cause::Redriven));
@@ -155,7 +155,7 @@ async fn redrive_some(context: &mut Context) -> CaseResult {
     let second = kill(&bench.raw, context, "b").await?;
     let alive = bench.raw.store(super::support::after(message("c"), Duration::from_secs(300))).await?;
     let asked = [second.clone(), alive.clone(), MessageId::named("unknown")?];
-    assert_eq!(bench.queue.dead_letters().redrive(asked).await?, 1);
+    assert_eq!(bench.queue.admin().dead_letters().redrive(asked).await?, 1);
     assert_eq!(bench.raw.state(&first).await?, Some(MessageState::Dead));
     assert_eq!(bench.raw.state(&second).await?, Some(MessageState::Ready));
     assert_eq!(bench.raw.state(&alive).await?, Some(MessageState::Scheduled));
@@ -167,10 +167,10 @@ async fn purge(context: &mut Context) -> CaseResult {
     let first = kill(&bench.raw, context, "a").await?;
     let (second, third) = (kill(&bench.raw, context, "b").await?, kill(&bench.raw, context, "c").await?);
     bench.raw.store(message("alive")).await?;
-    assert_eq!(bench.queue.dead_letters().purge([first.clone(), first.clone()]).await?, 1);
+    assert_eq!(bench.queue.admin().dead_letters().purge([first.clone(), first.clone()]).await?, 1);
     assert_eq!(bench.raw.state(&first).await?, None);
     assert_eq!(bench.raw.state(&second).await?, Some(MessageState::Dead));
-    assert_eq!(bench.queue.dead_letters().purge_all().await?, 2);
+    assert_eq!(bench.queue.admin().dead_letters().purge_all().await?, 2);
     assert_eq!(bench.raw.state(&third).await?, None);
     assert_eq!(bench.raw.counts().await?, (0, 1, 0, 0));
     Ok(())
@@ -228,7 +228,7 @@ async fn full(context: &mut Context) -> CaseResult {
     assert_eq!(raw.settle(delivery.receipt, Settlement::Dead { reason: None }).await?, Settled::Postponed);
     assert_eq!(raw.counts().await?, (1, 0, 0, cap));
     raw.nothing("it must not be delivered again").await?;
-    bench.queue.dead_letters().purge_all().await?;
+    bench.queue.admin().dead_letters().purge_all().await?;
     bench.queue.reschedule(&id, Duration::ZERO).await?;
     raw.nothing("it must not be delivered again").await?;
     assert_eq!(raw.counts().await?, (0, 0, 0, 1));

@@ -241,7 +241,7 @@ async fn closed(context: &mut Context) -> CaseResult {
     assert_eq!((scheduled + ready, in_flight, dead), (1, 0, 0), "given back before the end");
     must_fail(bench.queue.try_receive().await.map(drop), ErrorKind::Closed)?;
     must_fail(bench.queue.push(&Vec::new()).await, ErrorKind::Closed)?;
-    must_fail(bench.queue.stats().await, ErrorKind::Closed)?;
+    must_fail(bench.queue.admin().stats().await, ErrorKind::Closed)?;
     Ok(())
 }
 
@@ -253,7 +253,7 @@ async fn undecodable(context: &mut Context) -> CaseResult {
     assert_eq!(delivery.value().map_err(tenure_core::Error::kind), Err(ErrorKind::Protocol));
     assert_eq!(delivery.payload().as_bytes(), b"\xff\xfe");
     assert_eq!(delivery.bury(None).await?, Settled::Dead);
-    let page = texts.dead_letters().list(None, 1).await?;
+    let page = texts.admin().dead_letters().list(None, 1).await?;
     assert_eq!(page.letters.first().map(|letter| letter.cause), Some(DeadCause::Rejected));
     Ok(())
 }

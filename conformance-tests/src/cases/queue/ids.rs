@@ -206,15 +206,15 @@ async fn get(context: &mut Context) -> CaseResult {
     let bench = bench(context).await?;
     let wait = Duration::from_secs(300);
     let id = bench.raw.store(after(named("x", "id", HOUR), wait)).await?;
-    let info = bench.queue.get(&id).await?.expect("it is stored");
+    let info = bench.queue.admin().get(&id).await?.expect("it is stored");
     assert_eq!((info.id, info.state, info.attempt), (id.clone(), MessageState::Scheduled, 0));
     assert!(info.due_in <= wait && info.due_in > wait / 2 && info.payload.as_bytes() == b"x");
     bench.queue.reschedule(&id, Duration::ZERO).await?;
     bench.raw.one(lease(context, 30_000)).await?;
-    let info = bench.queue.get(&id).await?.expect("it is stored");
+    let info = bench.queue.admin().get(&id).await?.expect("it is stored");
     assert_eq!((info.state, info.attempt), (MessageState::InFlight, 1));
     assert!(info.due_in <= span(context, 30_000), "the rest of the lease: {:?}", info.due_in);
-    assert!(bench.queue.get(&MessageId::named("unknown")?).await?.is_none());
+    assert!(bench.queue.admin().get(&MessageId::named("unknown")?).await?.is_none());
     assert_eq!(delay(wait).get(), wait);
     Ok(())
 }

@@ -227,7 +227,7 @@ async fn replaced(context: &mut Context) -> CaseResult {
 async fn lifted_wakes(context: &mut Context) -> CaseResult {
     let Full { other, waiting, .. } = full(context, message("next")).await?;
     let start = Instant::now();
-    other.queue.limit(QueueLimits::none()).await?;
+    other.queue.admin().limit(QueueLimits::none()).await?;
     let came = context.within(context.soon(), "delivered", waiting).await???;
     at_once(context, came.duration_since(start));
     Ok(())
@@ -237,7 +237,7 @@ async fn kept(context: &mut Context) -> CaseResult {
     let (first, second) = (bench(context).await?, bench(context).await?);
     let own = |names: Vec<QueueName>| names.into_iter().filter(|name| *name == second.raw.name).count();
     let hourly = Rate::new(10, Duration::from_secs(3_600))?;
-    first.queue.limit(most(1).rate(hourly)).await?;
+    first.queue.admin().limit(most(1).rate(hourly)).await?;
     first.client.close(context.soon()).await?;
     drop(first);
     assert_eq!(own(second.client.list_queues().await?), 1, "it is limited");
@@ -249,7 +249,7 @@ async fn kept(context: &mut Context) -> CaseResult {
     }
     assert_eq!(second.raw.stats().await?.limits, most(1).rate(hourly), "it is empty again");
     assert_eq!(own(second.client.list_queues().await?), 1, "it is limited");
-    second.queue.limit(QueueLimits::none()).await?;
+    second.queue.admin().limit(QueueLimits::none()).await?;
     assert_eq!(own(second.client.list_queues().await?), 0, "it is empty and unlimited");
     Ok(())
 }

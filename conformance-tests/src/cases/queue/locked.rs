@@ -115,7 +115,7 @@ async fn lock_by_value_fails(context: &mut Context) -> CaseResult {
     assert_eq!(handled, Some((b"none".to_vec(), None)), "the worker continues, without a lock");
     let dead = async || other.raw.counts().await.map(|counts| counts == (0, 0, 0, 2));
     context.eventually(context.soon(), "dead after two attempts", dead).await?;
-    let letters = other.queue.dead_letters().list(None, 2).await?.letters;
+    let letters = other.queue.admin().dead_letters().list(None, 2).await?.letters;
     let reason = |text: &[u8]| {
         let letter = letters.iter().find(|letter| letter.payload.as_bytes() == text);
         letter.and_then(|letter| letter.reason.as_ref()).map(Reason::as_str).unwrap_or_default()

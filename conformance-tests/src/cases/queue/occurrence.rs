@@ -69,7 +69,7 @@ async fn ensure(queue: &Queue<Vec<u8>>, payload: &[u8], interval: Duration) -> C
 }
 
 async fn look(bench: &Bench) -> CaseResult<MessageInfo> {
-    Ok(bench.queue.get(&id()).await?.expect("the schedule continues"))
+    Ok(bench.queue.admin().get(&id()).await?.expect("the schedule continues"))
 }
 
 /// The next occurrence, now.

@@ -79,15 +79,15 @@ async fn pause(context: &mut Context) -> CaseResult {
     let raw = &bench.raw;
     raw.push(&[message("a"), message("b")]).await?;
     let delivery = raw.one(lease(context, 5_000)).await?;
-    bench.queue.pause().await?;
-    bench.queue.pause().await?;
+    bench.queue.admin().pause().await?;
+    bench.queue.admin().pause().await?;
     let received = raw.receive(5, lease(context, 5_000)).await?;
     assert!(received.deliveries.is_empty() && received.next == Next::Paused, "{received:?}");
     assert_eq!(raw.stats().await?.flow, Flow::Paused);
     assert_eq!(raw.extend(delivery.receipt, lease(context, 6_000)).await?, Extended::Extended);
     assert_eq!(raw.ack(delivery.receipt).await?, Settled::Done);
     raw.store(message("c")).await?;
-    bench.queue.resume().await?;
+    bench.queue.admin().resume().await?;
     assert_eq!(super::support::texts(&raw.take(5, lease(context, 5_000)).await?), ["b", "c"]);
     assert_eq!(raw.stats().await?.flow, Flow::Running);
     Ok(())
@@ -103,7 +103,7 @@ async fn purge(context: &mut Context) -> CaseResult {
     raw.push(&[message("a"), after(message("b"), far), named("c", "c", far)]).await?;
     let step = raw.admin().purge(&raw.name, 1, None).await?;
     assert!(step.removed == 1 && step.next.is_some(), "{step:?}");
-    assert_eq!(bench.queue.purge().await?, 2);
+    assert_eq!(bench.queue.admin().purge().await?, 2);
     assert_eq!(raw.counts().await?, (0, 0, 1, 1));
     raw.store(named("c again", "c", far)).await?;
     assert_eq!(raw.ack(got[1].receipt).await?, Settled::Done);
@@ -196,7 +196,7 @@ async fn list(context: &mut Context) -> CaseResult {
     for suffix in ["b", "a", "empty", "c", "dead", "paused"] {
         let queue = client.queue_of_bytes(context.name(suffix).as_bytes())?;
         match suffix {
-            "paused" => queue.pause().await?,
+            "paused" => queue.admin().pause().await?,
             "dead" => {
                 queue.push(&Vec::new()).await?;
                 queue.receive().await?.bury(None).await?;

@@ -56,10 +56,10 @@ async fn whole(context: &mut Context) -> CaseResult {
     };
     let pushed = bench.queue.push_many(batch()).await?;
     assert!(pushed.iter().all(|answer| matches!(answer, Pushed::Stored(_))), "{pushed:?}");
-    let late = bench.queue.get(&MessageId::named("late")?).await?.expect("it is stored");
+    let late = bench.queue.admin().get(&MessageId::named("late")?).await?.expect("it is stored");
     assert_eq!((late.state, late.attempts.get()), (MessageState::Scheduled, 7));
     assert!(late.due_in > HOUR / 2 && late.lock.is_some() && late.expires_in.is_none(), "{late:?}");
-    let short = bench.queue.get(&MessageId::named("short")?).await?.expect("it is stored");
+    let short = bench.queue.admin().get(&MessageId::named("short")?).await?.expect("it is stored");
     assert!(short.expires_in.is_some_and(|left| left > HOUR / 2) && short.lock.is_none(), "{short:?}");
     let pushed = bench.queue.push_many(batch()).await?;
     assert!(pushed.iter().all(|answer| matches!(answer, Pushed::Duplicate(_))), "{pushed:?}");
@@ -77,7 +77,7 @@ async fn split(context: &mut Context) -> CaseResult {
     let failed = queue.push_many(&values).await.expect_err("the second request fails");
     assert_eq!((failed.pushed().len(), failed.error().kind()), (batch, ErrorKind::Unavailable));
     assert_eq!(bench.raw.counts().await?, (0, batch as u64, 0, 0));
-    assert_eq!(bench.queue.purge().await?, batch as u64);
+    assert_eq!(bench.queue.admin().purge().await?, batch as u64);
     assert_eq!(queue.push_many(&values).await?.len(), batch + 3);
     assert_eq!(layer.frames_of(Op::Push, &context.name("jobs")).len(), 4);
     let mut seen = Vec::new();
@@ -98,7 +98,7 @@ async fn split_by_bytes(context: &mut Context) -> CaseResult {
     let values = vec![vec![b'x'; caps.payload]; caps.request_bytes / caps.payload + 1];
     assert_eq!(queue.push_many(&values).await?.len(), values.len());
     assert_eq!(layer.frames_of(Op::Push, &context.name("jobs")).len(), 2);
-    assert_eq!(queue.stats().await?.ready, values.len() as u64);
+    assert_eq!(queue.admin().stats().await?.ready, values.len() as u64);
     Ok(())
 }
 

@@ -83,7 +83,7 @@ async fn outlives(context: &mut Context) -> CaseResult {
     let rejected = queue.receive().await?;
     let time = rejected.occurrence().expect("it recurs");
     rejected.bury(Some(tenure_core::queue::Reason::new("no paper")?)).await?;
-    let info = queue.get(&id).await?.expect("it comes again");
+    let info = queue.admin().get(&id).await?.expect("it comes again");
     assert_eq!(
         (info.state, info.attempt, info.reason.expect("why").as_str()),
         (MessageState::Scheduled, 0, "no paper")

@@ -43,11 +43,11 @@ async fn no_queue(context: &mut Context) -> CaseResult {
 async fn no_admin(context: &mut Context) -> CaseResult {
     let (client, layer) = context.layered().await?;
     let queue = client.queue_of_bytes(context.name("jobs").as_bytes())?;
-    let error = must_fail(queue.stats().await, ErrorKind::Unsupported)?;
+    let error = must_fail(queue.admin().stats().await, ErrorKind::Unsupported)?;
     assert!(error.to_string().contains(client.driver()), "{error} does not name the driver");
     must_fail(queue.cancel(&MessageId::assigned(1)).await, ErrorKind::Unsupported)?;
-    must_fail(queue.pause().await, ErrorKind::Unsupported)?;
-    must_fail(queue.dead_letters().purge_all().await, ErrorKind::Unsupported)?;
+    must_fail(queue.admin().pause().await, ErrorKind::Unsupported)?;
+    must_fail(queue.admin().dead_letters().purge_all().await, ErrorKind::Unsupported)?;
     must_fail(client.list_queues().await, ErrorKind::Unsupported)?;
     assert_eq!(layer.count(), 0, "something was sent");
     Ok(())

@@ -183,7 +183,7 @@ async fn far_future(context: &mut Context) -> CaseResult {
     let queue = client.queue_of_bytes(context.name("jobs").as_bytes())?;
     let longest = queue.capabilities().delay;
     queue.push(&b"x".to_vec()).delay(longest).await?;
-    let stats = queue.stats().await?;
+    let stats = queue.admin().stats().await?;
     assert_eq!((stats.scheduled, stats.ready), (1, 0));
     assert!(stats.next_due.is_some_and(|left| left <= longest && left > longest - Duration::from_secs(3_600)));
     let sent = layer.count();

@@ -119,14 +119,14 @@ async fn from_the_due_time(context: &mut Context) -> CaseResult {
     let between = |left: Option<Duration>, most: Duration| {
         assert!(left.is_some_and(|left| left <= most && left > most - length), "{left:?} of {most:?}");
     };
-    between(queue.get(&id).await?.expect("it is stored").expires_in, HOUR + length);
+    between(queue.admin().get(&id).await?.expect("it is stored").expires_in, HOUR + length);
     queue.reschedule(&id, HOUR * 2).await?;
-    between(queue.get(&id).await?.expect("it is stored").expires_in, HOUR + length);
+    between(queue.admin().get(&id).await?.expect("it is stored").expires_in, HOUR + length);
     let page = raw.admin().list(&raw.name, Listed::Waiting, None, 10).await?;
     let listed: Vec<_> = page.messages.iter().map(|info| (&info.id, info.expires_in.is_some())).collect();
     assert_eq!(listed, [(&endless, false), (&id, true)]);
     queue.reschedule(&id, Duration::ZERO).await?;
     assert_eq!(texts(&raw.take(2, lease(context, 30_000)).await?), ["endless", "x"], "it is well in time");
-    between(queue.get(&id).await?.expect("it is in flight").expires_in, HOUR + length);
+    between(queue.admin().get(&id).await?.expect("it is in flight").expires_in, HOUR + length);
     Ok(())
 }

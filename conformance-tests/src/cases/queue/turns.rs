@@ -311,9 +311,9 @@ async fn needs_a_receiver(context: &mut Context) -> CaseResult {
     worker.abort().await;
 
     let producer = super::support::bench(context).await?;
-    producer.queue.pause().await?;
+    producer.queue.admin().pause().await?;
     stays_free(context, &producer, &other.client, "paused").await?;
-    producer.queue.resume().await?;
+    producer.queue.admin().resume().await?;
     Ok(())
 }
 

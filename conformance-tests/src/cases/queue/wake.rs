@@ -174,8 +174,8 @@ async fn retry_wakes(context: &mut Context) -> CaseResult {
 async fn resume_wakes(context: &mut Context) -> CaseResult {
     let first = bench(context).await?;
     first.raw.store(message("x")).await?;
-    first.queue.pause().await?;
-    let took = woken_by(context, async |other| Ok(other.queue.resume().await?)).await?;
+    first.queue.admin().pause().await?;
+    let took = woken_by(context, async |other| Ok(other.queue.admin().resume().await?)).await?;
     at_once(context, took);
     Ok(())
 }

@@ -165,7 +165,7 @@ async fn retries(context: &mut Context) -> CaseResult {
     }
     let dead = async || other.raw.counts().await.map(|counts| counts == (0, 0, 0, 1));
     context.eventually(context.soon(), "dead after its attempts", dead).await?;
-    let letter = other.queue.dead_letters().list(None, 1).await?.letters.remove(0);
+    let letter = other.queue.admin().dead_letters().list(None, 1).await?.letters.remove(0);
     assert_eq!(letter.reason.as_ref().map(Reason::as_str), Some("failed 3"));
     worker.shutdown(context.soon()).await;
     Ok(())
@@ -260,7 +260,7 @@ async fn undecodable(context: &mut Context) -> CaseResult {
     })?;
     let dead = async || bench.raw.counts().await.map(|counts| counts == (0, 0, 0, 1));
     context.eventually(context.soon(), "buried", dead).await?;
-    let letter = bench.queue.dead_letters().list(None, 1).await?.letters.remove(0);
+    let letter = bench.queue.admin().dead_letters().list(None, 1).await?.letters.remove(0);
     assert_eq!((letter.cause, handled.load(Ordering::SeqCst)), (DeadCause::Rejected, 0));
     assert!(letter.reason.is_some_and(|reason| reason.as_str().starts_with("undecodable")));
     worker.shutdown(context.soon()).await;
@@ -300,7 +300,7 @@ async fn codec_panics(context: &mut Context) -> CaseResult {
     }
     worker.shutdown(context.soon()).await;
     assert_eq!(bench.raw.counts().await?, (0, 0, 0, 1));
-    let letter = bench.queue.dead_letters().list(None, 1).await?.letters.remove(0);
+    let letter = bench.queue.admin().dead_letters().list(None, 1).await?.letters.remove(0);
     let reason = letter.reason.as_ref().map_or("", Reason::as_str);
     assert!(reason.ends_with("the codec panicked: not that"), "{reason}");
     Ok(())

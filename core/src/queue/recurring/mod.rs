@@ -32,7 +32,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 ///   [`missed`](Self::missed).
 /// * An occurrence that used up its [`max_attempts`](Self::max_attempts), or that is rejected, is **no dead letter**:
 ///   the next one is scheduled. Workers count it
-///   ([`WorkerStats::occurrences_failed`](crate::queue::WorkerStats::occurrences_failed)), and [`Queue::get`] returns
+///   ([`WorkerStats::occurrences_failed`](crate::queue::WorkerStats::occurrences_failed)), and [`Admin::get`](crate::queue::Admin::get) returns
 ///   the reason until the next one has ended.
 /// * At least once, as for all messages: an occurrence whose instance died is delivered again, and counts an attempt.
 ///   Occurrences that only crashed end when there are no attempts left, and are not handled once more.
@@ -196,12 +196,12 @@ impl Wanted {
     async fn store<T: 'static>(&self, queue: &Queue<T>) -> Result<Ensured> {
         let (id, during) = (&self.id, |error| queue.during(error, "ensure"));
         loop {
-            let known = queue.get(id).await?;
+            let known = queue.admin().get(id).await?;
             let if_known = match &known {
                 None => IfKnown::Keep,
                 Some(info) if info.recurrence.is_none() => return Err(during(taken(id))),
                 Some(info) if info.state == MessageState::Dead => {
-                    queue.dead_letters().purge([id.clone()]).await?; // it has died in spite of its attempts
+                    queue.admin().dead_letters().purge([id.clone()]).await?; // it has died in spite of its attempts
                     IfKnown::Keep
                 }
                 Some(info) if self.is(info) => return Ok(Ensured::Unchanged),

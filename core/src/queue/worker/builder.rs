@@ -145,7 +145,7 @@ impl<T: 'static> WorkerBuilder<T> {
 
     /// Sets the interval at which the worker requests the queue's depth, for the metric `tenure.queue.depth`: one
     /// request each time. Default: never; the metric then has the values of the program's calls of
-    /// [`Queue::stats`](crate::queue::Queue::stats). Each client that measures the same queue counts its messages once,
+    /// [`Admin::stats`](crate::queue::Admin::stats). Each client that measures the same queue counts its messages once,
     /// so let one of them measure. At least 1 ms; less is refused at the start.
     #[cfg(feature = "metrics")]
     #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]

@@ -22,7 +22,7 @@ async fn push(queue: &Queue<String>, count: usize) {
 
 async fn in_flight(queue: &Queue<String>, count: u64) {
     let waiting = async {
-        while queue.stats().await.unwrap().in_flight != count {
+        while queue.admin().stats().await.unwrap().in_flight != count {
             sleep(ms(10)).await;
         }
     };

@@ -46,7 +46,7 @@ async fn closing_waits_for_a_receive_on_its_way_and_returns_what_it_brings() {
     receiving.abort();
     client.close(ms(1_000)).await.unwrap();
     let other = Client::new(driver.another_client()).queue_with("jobs", Text).unwrap();
-    let stats = other.stats().await.unwrap();
+    let stats = other.admin().stats().await.unwrap();
     assert_eq!((stats.ready, stats.in_flight), (1, 0), "it comes at once, and not after a lease");
     assert_eq!(other.receive().await.unwrap().attempt(), 1, "its attempt is not used");
 }

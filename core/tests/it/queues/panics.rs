@@ -43,11 +43,11 @@ async fn a_codec_that_panics_buries_the_message_and_the_worker_goes_on() {
         assert_eq!(timeout(ms(10_000), meals.recv()).await.unwrap().as_deref(), Some(meal));
     }
     worker.unwrap().shutdown(ms(1_000)).await;
-    let letter = queue.dead_letters().list(None, 1).await.unwrap().letters.remove(0);
+    let letter = queue.admin().dead_letters().list(None, 1).await.unwrap().letters.remove(0);
     let reason = letter.reason.clone().unwrap();
     assert_eq!(letter.cause, DeadCause::Rejected);
     assert!(reason.as_str().ends_with("the codec panicked: no snail"), "{reason}");
-    let error = queue.dead_letters().value(&letter).unwrap_err();
+    let error = queue.admin().dead_letters().value(&letter).unwrap_err();
     assert!(error.kind() == ErrorKind::Protocol && error.to_string().contains("no snail"), "{error}");
 }
 
@@ -72,12 +72,12 @@ async fn a_lock_by_that_panics_is_a_failed_attempt_with_its_back_off() {
         .lock_by(|_| -> Option<String> { std::panic::resume_unwind(Box::new("no name")) })
         .start(async |_: Job<String>| ())
         .unwrap();
-    while queue.stats().await.unwrap().dead == 0 {
+    while queue.admin().stats().await.unwrap().dead == 0 {
         tokio::time::sleep(ms(100)).await;
     }
     assert!(start.elapsed() >= ms(2_000) && start.elapsed() < ms(3_000), "{:?}", start.elapsed());
     worker.shutdown(ms(1_000)).await;
-    let letter = queue.dead_letters().list(None, 1).await.unwrap().letters.remove(0);
+    let letter = queue.admin().dead_letters().list(None, 1).await.unwrap().letters.remove(0);
     let reason = letter.reason.unwrap();
     assert!(reason.as_str().ends_with("lock_by panicked: no name"), "{reason}");
 }

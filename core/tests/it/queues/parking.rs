@@ -38,11 +38,11 @@ async fn a_parked_message_has_its_turn_as_soon_as_its_client_has_room() {
         park(&queue, "x").await;
         guard.release().await.unwrap();
         sleep(ms(100)).await;
-        assert_eq!(queue.stats().await.unwrap().ready, 0, "all are busy");
+        assert_eq!(queue.admin().stats().await.unwrap().ready, 0, "all are busy");
         if by_settling {
             in_hand.ack().await.unwrap();
             sleep(ms(100)).await;
-            assert_eq!(queue.stats().await.unwrap().ready, 1);
+            assert_eq!(queue.admin().stats().await.unwrap().ready, 1);
         } else {
             let delivery = timeout(ms(200), queue.receive()).await.expect("its turn has come").unwrap();
             assert!(client.lock("account").try_acquire_for(&delivery).await.unwrap().is_some());
@@ -58,7 +58,7 @@ async fn a_message_that_nobody_handles_holds_up_none_of_another_queue() {
         let guard = taken(&memory).await;
         let mut in_hand = None;
         if paused {
-            jobs.pause().await.unwrap();
+            jobs.admin().pause().await.unwrap();
         } else {
             jobs.push(&"in hand".to_owned()).await.unwrap();
             in_hand = Some(jobs.receive().await.unwrap());

@@ -23,7 +23,7 @@ fn pushed(stage: &QueueStage) -> Vec<usize> {
 }
 
 async fn due_in(queue: &Queue<String>, id: &str) -> Option<Duration> {
-    queue.get(&MessageId::named(id).unwrap()).await.unwrap().map(|info| info.due_in)
+    queue.admin().get(&MessageId::named(id).unwrap()).await.unwrap().map(|info| info.due_in)
 }
 
 async fn take(queue: &Queue<String>) -> Vec<String> {
@@ -58,11 +58,11 @@ async fn a_push_that_fails_half_way_tells_what_was_stored() {
     let failed = queue.push_many(texts.iter().map(|text| Message::new(text).id(text))).await.unwrap_err();
     assert_eq!((failed.pushed().len(), failed.error().kind()), (20, ErrorKind::Unavailable));
     assert!(failed.to_string().contains("20 messages"), "{failed}");
-    assert_eq!(queue.stats().await.unwrap().ready, 20, "nothing was sent behind it");
+    assert_eq!(queue.admin().stats().await.unwrap().ready, 20, "nothing was sent behind it");
     let again = queue.push_many(texts.iter().map(|text| Message::new(text).id(text))).await.unwrap();
     let known = |pushed: &Pushed| *pushed == Pushed::Duplicate(MessageState::Ready);
     assert!(again[..20].iter().all(known) && !again[20..].iter().any(known));
-    assert_eq!(queue.stats().await.unwrap().ready, 45);
+    assert_eq!(queue.admin().stats().await.unwrap().ready, 45);
 }
 
 #[tokio::test(start_paused = true)]
@@ -129,7 +129,7 @@ async fn a_message_that_nobody_has_within_its_ttl_is_dead() {
     queue.push(&"x".to_owned()).delay(SECOND).ttl(SECOND).await.unwrap();
     sleep(SECOND * 3).await;
     assert_eq!(take(&queue).await, Vec::<String>::new());
-    let letter = queue.dead_letters().list(None, 1).await.unwrap().letters.remove(0);
+    let letter = queue.admin().dead_letters().list(None, 1).await.unwrap().letters.remove(0);
     assert_eq!(letter.cause, DeadCause::Expired);
 }
 
@@ -142,7 +142,7 @@ async fn a_request_that_finds_its_lock_taken_is_parked_with_its_options() {
     assert!(matches!(lock.or_park(&queue, message()).await.unwrap(), OrPark::Parked(Pushed::Stored(_))));
     let again = lock.or_park(&queue, message().lock("account")).await.unwrap();
     assert!(matches!(again, OrPark::Parked(Pushed::Duplicate(MessageState::Scheduled))), "{again:?}");
-    let info = queue.get(&MessageId::named("request").unwrap()).await.unwrap().unwrap();
+    let info = queue.admin().get(&MessageId::named("request").unwrap()).await.unwrap().unwrap();
     assert_eq!((info.due_in, info.attempts.get(), info.lock.unwrap().as_bytes()), (SECOND * 30, 3, &b"account"[..]));
     guard.release().await.unwrap();
     for refused in [message().delay(SECOND), message().lock("other"), message().max_attempts(0)] {

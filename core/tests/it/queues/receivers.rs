@@ -27,8 +27,8 @@ async fn a_closed_client_refuses_every_call_of_a_queue() {
         queue.push(&text).await.map(drop),
         queue.try_receive().await.map(drop),
         queue.receive().await.map(drop),
-        queue.stats().await.map(drop),
-        queue.pause().await,
+        queue.admin().stats().await.map(drop),
+        queue.admin().pause().await,
         client.list_queues().await.map(drop),
         client.doctor().await.map(drop),
     ]
@@ -56,7 +56,7 @@ async fn what_is_not_of_this_queue_is_not_acknowledged_with_what_is() {
     assert_eq!(queue.ack_many(both).await.unwrap_err().kind(), ErrorKind::InvalidArgument);
     sleep(ms(10)).await;
     for queue in [queue, other] {
-        assert_eq!(queue.stats().await.unwrap().in_flight, 0, "it is given back");
+        assert_eq!(queue.admin().stats().await.unwrap().in_flight, 0, "it is given back");
         assert!(timeout(ms(1_000), queue.receive()).await.is_ok(), "and comes again");
     }
 }

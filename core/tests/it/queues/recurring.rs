@@ -36,7 +36,7 @@ async fn next(queue: &Queue<String>) -> Delivery<String> {
 }
 
 async fn due_in(queue: &Queue<String>) -> Duration {
-    queue.get(&id()).await.unwrap().unwrap().due_in
+    queue.admin().get(&id()).await.unwrap().unwrap().due_in
 }
 
 /// Whether the spans are the same, but for what reading clocks takes.
@@ -76,7 +76,7 @@ async fn each_occurrence_is_handled_by_one_of_many_instances_and_in_step() {
     for pair in times.windows(2) {
         assert_eq!(pair[1].duration_since(pair[0]).unwrap(), MINUTE, "it does not drift");
     }
-    let stats = queue.stats().await.unwrap();
+    let stats = queue.admin().stats().await.unwrap();
     assert_eq!((stats.scheduled, stats.ready, stats.in_flight, stats.dead), (1, 0, 0, 0));
 }
 
@@ -108,8 +108,8 @@ async fn all_settlements_by_hand_lead_to_the_next_occurrence() {
     let same = next(&queue).await;
     assert_eq!((same.attempt(), same.occurrence().unwrap()), (1, time + MINUTE * 4));
     same.end_recurrence().await.unwrap();
-    assert!(queue.get(&id()).await.unwrap().is_none());
-    assert_eq!(queue.stats().await.unwrap().dead, 0);
+    assert!(queue.admin().get(&id()).await.unwrap().is_none());
+    assert_eq!(queue.admin().stats().await.unwrap().dead, 0);
     assert_eq!(ensure(&queue, MINUTE).await, Ensured::Created, "its name is free at once");
 }
 
@@ -132,7 +132,7 @@ async fn an_occurrence_that_failed_is_no_dead_letter_and_the_worker_says_so() {
     sleep(MINUTE + MINUTE / 2).await;
     let stats = worker.stats();
     assert_eq!((stats.retried, stats.occurrences_failed, stats.dead, stats.handled), (1, 1, 0, 0));
-    let info = queue.get(&id()).await.unwrap().unwrap();
+    let info = queue.admin().get(&id()).await.unwrap().unwrap();
     assert_eq!((info.state, info.attempt, info.reason.unwrap().as_str()), (MessageState::Scheduled, 0, "no paper"));
     assert!(about(info.due_in, MINUTE / 2), "{:?}", info.due_in);
     let ends = ends.lock().unwrap().clone();
@@ -181,7 +181,7 @@ async fn crashes_use_up_the_attempts_of_an_occurrence_and_no_more() {
     sleep(ms(200)).await;
     assert!(queue.try_receive().await.unwrap().is_none(), "it is not handled once more");
     sleep(ms(200)).await;
-    let info = queue.get(&id()).await.unwrap().unwrap();
+    let info = queue.admin().get(&id()).await.unwrap().unwrap();
     assert_eq!((info.state, info.attempt), (MessageState::Scheduled, 0));
     assert_eq!(info.reason.unwrap(), tenure_core::queue::Reason::lease_ended());
     assert_eq!(next(&queue).await.attempt(), 1);
@@ -252,7 +252,7 @@ async fn a_change_waits_in_the_background_for_what_is_in_flight_and_the_last_one
     assert_eq!(delivery.value().unwrap(), "all");
     delivery.ack().await.unwrap();
     sleep(ms(5_000)).await;
-    let info = queue.get(&id()).await.unwrap().unwrap();
+    let info = queue.admin().get(&id()).await.unwrap().unwrap();
     assert_eq!((info.state, info.payload.as_bytes()), (MessageState::Scheduled, &b"few"[..]));
     assert!(about(info.due_in, MINUTE * 3 / 4 - ms(5_000)), "{:?}", info.due_in);
     assert_eq!(ensure_of(&queue, "few", MINUTE).await, Ensured::Unchanged);
@@ -261,7 +261,7 @@ async fn a_change_waits_in_the_background_for_what_is_in_flight_and_the_last_one
     assert_eq!(ensure_of(&queue, "few", MINUTE).await, Ensured::Unchanged, "and the change before is no longer wanted");
     delivery.ack().await.unwrap();
     sleep(ms(5_000)).await;
-    assert_eq!(queue.get(&id()).await.unwrap().unwrap().payload.as_bytes(), b"few");
+    assert_eq!(queue.admin().get(&id()).await.unwrap().unwrap().payload.as_bytes(), b"few");
 }
 
 #[tokio::test(start_paused = true)]
@@ -305,7 +305,7 @@ async fn a_schedule_ends_by_its_handler_or_by_cancelling_it() {
     let worker = queue.worker().start(async |_: Job<String>| Outcome::End).unwrap();
     sleep(MINUTE * 5).await;
     assert_eq!(worker.stats().handled, 1);
-    assert!(queue.get(&id()).await.unwrap().is_none());
+    assert!(queue.admin().get(&id()).await.unwrap().is_none());
     queue.push(&text()).await.unwrap();
     sleep(ms(100)).await;
     assert_eq!(worker.abort().await.handled, 2, "one that does not recur is done");
@@ -319,7 +319,7 @@ async fn a_recurrence_of_another_version_is_left_to_others() {
     stage.push(queue.name(), &[message]).await.unwrap();
     assert!(queue.try_receive().await.unwrap().is_none());
     sleep(ms(100)).await;
-    let stats = queue.stats().await.unwrap();
+    let stats = queue.admin().stats().await.unwrap();
     assert_eq!((stats.scheduled, stats.in_flight), (1, 0));
     assert_eq!(stage.dead_list(queue.name(), None, 1).await.unwrap().rest, Rest::None);
 }
@@ -359,7 +359,7 @@ async fn what_is_no_schedule_is_refused() {
     next(&queue).await.bury(None).await.unwrap();
     let error = queue.recurring("dead").every(MINUTE).ensure(&text()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument, "somebody's dead letter: {error}");
-    assert_eq!(queue.stats().await.unwrap().dead, 1);
+    assert_eq!(queue.admin().stats().await.unwrap().dead, 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -417,8 +417,8 @@ async fn one_that_died_in_spite_of_its_attempts_begins_anew() {
     let delivery = memory.receive(&request).await.unwrap().deliveries.remove(0);
     let dies = Settle::new(delivery.receipt, Settlement::Dead { reason: None });
     memory.settle(queue.name(), &[dies]).await.unwrap();
-    assert_eq!(queue.stats().await.unwrap().dead, 1);
+    assert_eq!(queue.admin().stats().await.unwrap().dead, 1);
     assert_eq!(ensure(&queue, MINUTE).await, Ensured::Created);
-    let stats = queue.stats().await.unwrap();
+    let stats = queue.admin().stats().await.unwrap();
     assert_eq!((stats.dead, stats.scheduled), (0, 1));
 }

@@ -75,6 +75,6 @@ async fn calls_of_queues_that_fail() {
     plan(&stage.pushes, repeat_n(Mishap::Fail(ErrorKind::Unavailable), CALLS as usize));
     leaves_turns(ErrorKind::Unavailable, async || queue.push(&"x".to_owned()).await).await;
     memory.faults().outage();
-    leaves_turns(ErrorKind::Unavailable, async || queue.stats().await).await;
+    leaves_turns(ErrorKind::Unavailable, async || queue.admin().stats().await).await;
     leaves_turns(ErrorKind::Unavailable, async || queue.try_receive().await).await;
 }

@@ -159,7 +159,7 @@ async fn a_delay_that_the_backend_does_not_keep_is_a_failure_that_says_so() {
         let worker = queue.worker().retry(RetryPolicy::fixed(LONG));
         let worker = worker.start(move |_: Job<String>| std::future::ready(outcome.clone())).unwrap();
         until("it has failed", async || worker.stats().retried == 1).await;
-        let info = queue.get(&tenure_core::queue::MessageId::named("x").unwrap()).await.unwrap().unwrap();
+        let info = queue.admin().get(&tenure_core::queue::MessageId::named("x").unwrap()).await.unwrap().unwrap();
         assert!(info.due_in <= LONG && info.reason.unwrap().as_str().contains("is longer than"), "{:?}", info.due_in);
         assert_eq!(worker.abort().await.put_off, 0);
     }
@@ -214,7 +214,7 @@ async fn what_goes_on_in_the_background_has_not_failed() {
     let (_, memory, client, queue) = staged();
     push(&queue, &["a", "b", "c"]).await;
     let worker = queue.worker().start(async |_: Job<String>| std::future::pending::<()>().await).unwrap();
-    until("all are in flight", async || queue.stats().await.unwrap().in_flight == 3).await;
+    until("all are in flight", async || queue.admin().stats().await.unwrap().in_flight == 3).await;
     memory.faults().outage();
     let stats = worker.abort().await;
     assert_eq!((stats.unconfirmed, stats.failed, stats.returned), (3, 0, 0));
@@ -234,7 +234,7 @@ async fn a_settlement_that_is_refused_has_failed_and_a_lease_that_is_not_extende
         .worker()
         .start(async |_: Job<String>| tokio::time::sleep(ms(500)).await)
         .unwrap();
-    until("it is in flight", async || queue.stats().await.unwrap().in_flight == 1).await;
+    until("it is in flight", async || queue.admin().stats().await.unwrap().in_flight == 1).await;
     plan(&stage.settles, [Mishap::Fail(ErrorKind::Denied)]);
     until("refused", async || worker.stats().failed == 1).await;
     assert_eq!(worker.stats().last_error.unwrap().kind(), ErrorKind::Denied);
@@ -258,7 +258,7 @@ async fn the_lock_of_a_message_is_held_for_two_thirds_of_its_lease_unless_told_o
         let worker = queue.clone().lease(ms(30_000)).worker();
         let worker = if let Some(ttl) = told { worker.lock_ttl(ttl) } else { worker };
         let worker = worker.start(async |_: Job<String>| std::future::pending::<()>().await).unwrap();
-        until("it is in flight", async || queue.stats().await.unwrap().in_flight == 1).await;
+        until("it is in flight", async || queue.admin().stats().await.unwrap().in_flight == 1).await;
         let left = client.lock("l").inspect().await.unwrap().holder.unwrap().remaining.unwrap();
         assert!(left <= ms(ttl) && left >= ms(ttl - 1_000), "{left:?}");
         worker.abort().await;
@@ -295,7 +295,7 @@ async fn a_handler_that_takes_too_long_is_dropped_and_has_failed() {
     assert!(start.elapsed() >= ms(7_000) && start.elapsed() < ms(7_100), "{:?}", start.elapsed());
     let stats = worker.shutdown(ms(0)).await;
     assert_eq!((stats.timed_out, stats.retried, stats.returned), (2, 1, 0));
-    let letter = queue.dead_letters().list(None, 1).await.unwrap().letters.remove(0);
+    let letter = queue.admin().dead_letters().list(None, 1).await.unwrap().letters.remove(0);
     assert_eq!(letter.reason.unwrap().as_str(), "the handler took longer than 3s");
     let refused = queue.worker().handler_timeout(Duration::ZERO).start(async |_: Job<String>| ());
     assert_eq!(refused.map(drop).unwrap_err().kind(), ErrorKind::InvalidArgument);
@@ -314,7 +314,7 @@ async fn a_handler_is_told_that_its_worker_stops_also_by_itself() {
                 if job.is_shutting_down() { Outcome::Done } else { Outcome::Dead(None) }
             })
             .unwrap();
-        until("it is in flight", async || queue.stats().await.unwrap().in_flight == 1).await;
+        until("it is in flight", async || queue.admin().stats().await.unwrap().in_flight == 1).await;
         if by_itself {
             plan(&stage.receives, [Mishap::Fail(ErrorKind::Denied)]);
             timeout(LONG, worker.join()).await.expect("it stops").unwrap_err();

@@ -38,7 +38,7 @@ async fn a_reminder_is_sent_once_when_it_is_due_although_it_was_pushed_twice_and
     remind(&queue, 7, "pay the bill").await.unwrap();
     remind(&queue, 7, "pay the bill").await.unwrap();
     loop {
-        let stats = queue.stats().await.unwrap();
+        let stats = queue.admin().stats().await.unwrap();
         if stats.scheduled + stats.ready + stats.in_flight == 0 {
             break;
         }

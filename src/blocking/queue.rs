@@ -125,13 +125,14 @@ impl<T: 'static> Queue<T> {
         Ok(wait(self.inner.receive_within(most))?.map(Delivery::from))
     }
 
-    /// Waits for messages: at least one, up to `max`, in the order of their due times.
+    /// Waits for the first message for at most `most`; returns all that are due then, up to `max`. Zero is one attempt;
+    /// [`Duration::MAX`] waits without an end.
     ///
     /// # Errors
     ///
     /// As [`Queue::receive_many`](crate::queue::Queue::receive_many).
-    pub fn receive_many(&self, max: usize) -> Result<Vec<Delivery<T>>> {
-        Ok(wait(self.inner.receive_many(max))?.into_iter().map(Delivery::from).collect())
+    pub fn receive_many(&self, max: usize, most: Duration) -> Result<Vec<Delivery<T>>> {
+        Ok(wait(self.inner.receive_many(max, most))?.into_iter().map(Delivery::from).collect())
     }
 
     /// Acknowledges deliveries of this queue, in as few requests as they fit into: one answer for each, in order.

@@ -112,21 +112,7 @@ impl<T: 'static> Queue<T> {
     ///
     /// As [`Queue::receive`].
     pub async fn try_receive(&self) -> Result<Option<Delivery<T>>> {
-        Ok(self.try_receive_many(1).await?.pop())
-    }
-
-    /// Returns up to `max` messages, if any are due now, in the order of their due times. Never waits for one.
-    ///
-    /// # Errors
-    ///
-    /// As [`Queue::receive`]; zero is an [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument).
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`Queue::receive`].
-    pub async fn try_receive_many(&self, max: usize) -> Result<Vec<Delivery<T>>> {
-        let claims = self.claims(max, Patience::Once, |_, _, _| ()).await?;
-        Ok(claims.into_iter().map(|claim| self.delivery(claim)).collect())
+        Ok(self.receive_many(1, Duration::ZERO).await?.pop())
     }
 
     /// Waits for a message for at most `most`; returns `None` after that. Zero is one attempt.
@@ -139,30 +125,39 @@ impl<T: 'static> Queue<T> {
     ///
     /// As [`Queue::receive`].
     pub async fn receive_within(&self, most: Duration) -> Result<Option<Delivery<T>>> {
-        if most.is_zero() {
-            return self.try_receive().await;
-        }
-        match tokio::time::timeout(most, self.receive()).await {
-            Ok(received) => received.map(Some),
-            Err(_) => Ok(None),
-        }
+        Ok(self.receive_many(1, most).await?.pop())
     }
 
-    /// Waits for messages: at least one, up to `max`, in the order of their due times.
+    /// Waits for the first message for at most `most`; returns all that are due then, up to `max`, in the order of
+    /// their due times. Returns none after that time. Zero is one attempt; [`Duration::MAX`] waits without an end.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # async fn example(queue: tenure_core::queue::Queue<String>) -> tenure_core::Result<()> {
+    /// let batch = queue.receive_many(100, Duration::from_secs(20)).await?;
+    /// queue.ack_many(batch).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///
-    /// As [`Queue::try_receive_many`].
+    /// As [`Queue::receive`]; a `max` of zero is an [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument).
     ///
     /// # Cancel safety
     ///
     /// As [`Queue::receive`].
-    pub async fn receive_many(&self, max: usize) -> Result<Vec<Delivery<T>>> {
-        self.receive_noting(max, |_, _, _| ()).await
+    pub async fn receive_many(&self, max: usize, most: Duration) -> Result<Vec<Delivery<T>>> {
+        if most.is_zero() {
+            let claims = self.claims(max, Patience::Once, |_, _, _| ()).await?;
+            return Ok(claims.into_iter().map(|claim| self.delivery(claim)).collect());
+        }
+        let received = tokio::time::timeout(most, self.receive_noting(max, |_, _, _| ())).await;
+        received.unwrap_or_else(|_| Ok(Vec::new()))
     }
 
-    /// Receives as [`receive_many`](Self::receive_many); calls `note` with each occurrence that is passed over, and its
-    /// time.
+    /// Waits for messages without an end: at least one, up to `max`. Calls `note` with each occurrence that is passed
+    /// over, and its time.
     pub(super) async fn receive_noting(
         &self,
         max: usize,

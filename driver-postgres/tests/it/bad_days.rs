@@ -496,7 +496,7 @@ async fn full_of_tables(folder: String) {
     within(Duration::from_secs(10), || async { queue.push(&b"room".to_vec()).await }).await;
     let mut received = 0;
     while received <= stored {
-        let batch = queue.try_receive_many(100).await.unwrap();
+        let batch = queue.receive_many(100, Duration::ZERO).await.unwrap();
         assert!(!batch.is_empty(), "{received} of {} messages came", stored + 1);
         received += batch.len();
         queue.ack_many(batch).await.unwrap();
@@ -538,7 +538,7 @@ async fn full_of_log(folder: String) {
     drop(client.lock("other").acquire_within(Duration::from_secs(10)).await.unwrap());
     let mut received = 0;
     while received < usize::from(stored) {
-        let batch = within(Duration::from_secs(10), || async { queue.try_receive_many(100).await }).await;
+        let batch = within(Duration::from_secs(10), || async { queue.receive_many(100, Duration::ZERO).await }).await;
         assert!(!batch.is_empty(), "{received} of {stored} messages came");
         received += batch.len();
         queue.ack_many(batch).await.unwrap();

@@ -74,11 +74,11 @@ impl Consumer {
         let most = 1 + self.rng.below(8) as usize;
         match self.rng.below(10) {
             0..=4 => Ok(Vec::from_iter(self.queue.receive_within(millis(1 + self.rng.below(800))).await?)),
-            5..=6 => self.queue.try_receive_many(most).await,
+            5..=6 => self.queue.receive_many(most, Duration::ZERO).await,
             either => {
                 // Given up at some poll, or after some time.
                 let polls = if either == 7 { 1 + self.rng.below(6) as usize } else { usize::MAX };
-                let receive = poll::at_most(polls, self.queue.receive_many(most));
+                let receive = poll::at_most(polls, self.queue.receive_many(most, Duration::MAX));
                 let received = tokio::time::timeout(millis(1 + self.rng.below(800)), receive).await;
                 received.ok().flatten().unwrap_or_else(|| Ok(Vec::new()))
             }

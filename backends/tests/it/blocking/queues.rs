@@ -30,7 +30,7 @@ fn messages_are_pushed_received_and_settled() {
         assert_eq!(again.ack().unwrap(), Settled::Done);
 
         out.push_many([&*ORDER, &*ORDER]).unwrap();
-        let both = into.receive_many(2).unwrap();
+        let both = into.receive_many(2, Duration::MAX).unwrap();
         let count = both.len();
         assert_eq!(into.ack_many(both).unwrap(), vec![Settled::Done; count]);
     });

@@ -150,7 +150,7 @@ async fn together(context: &mut Context) -> CaseResult {
     let batch: Vec<Vec<u8>> = (0..5_u8).map(|number| vec![number]).collect();
     bench.queue.push_many(&batch).await?;
     let short = lease(context, 700).get();
-    let got = bench.queue.clone().lease(short).try_receive_many(5).await?;
+    let got = bench.queue.clone().lease(short).receive_many(5, Duration::ZERO).await?;
     assert_eq!(got.len(), 5);
     context.pass(short * 2 + bench.raw.driver.capabilities().clock_error).await;
     let again = other.raw.one(lease(context, 30_000)).await?;
@@ -160,7 +160,7 @@ async fn together(context: &mut Context) -> CaseResult {
     assert_eq!(other.raw.ack(again.receipt).await?, Settled::Done);
     assert_eq!(bench.raw.counts().await?, (0, 0, 0, 0));
     bench.queue.push(&vec![7]).await?;
-    let got = other.queue.try_receive_many(5).await?;
+    let got = other.queue.receive_many(5, Duration::ZERO).await?;
     must_fail(bench.queue.ack_many(got).await, ErrorKind::InvalidArgument)?;
     Ok(())
 }
@@ -221,7 +221,7 @@ async fn limits(context: &mut Context) -> CaseResult {
     refused(error, &caps.payload.to_string());
     must_fail(queue.push_many(&[Vec::new(), vec![0; caps.payload + 1]]).await, ErrorKind::InvalidArgument)?;
     assert!(queue.push_many(&Vec::new()).await?.is_empty());
-    let many = queue.try_receive_many(caps.batch.saturating_add(1)).await.map(drop);
+    let many = queue.receive_many(caps.batch.saturating_add(1), Duration::ZERO).await.map(drop);
     refused(must_fail(many, ErrorKind::InvalidArgument)?, &caps.batch.to_string());
     must_fail(queue.push(&Vec::new()).max_attempts(0).await, ErrorKind::InvalidArgument)?;
     must_fail(queue.push(&Vec::new()).id("").await, ErrorKind::InvalidArgument)?;
@@ -231,7 +231,7 @@ async fn limits(context: &mut Context) -> CaseResult {
     refused(error, "dedup_window");
     let both = queue.push(&Vec::new()).delay(Duration::ZERO).parked("account", Duration::ZERO);
     must_fail(both.await, ErrorKind::InvalidArgument)?;
-    must_fail(queue.try_receive_many(0).await.map(drop), ErrorKind::InvalidArgument)?;
+    must_fail(queue.receive_many(0, Duration::ZERO).await.map(drop), ErrorKind::InvalidArgument)?;
     for bad in [Duration::ZERO, caps.lease.max + Duration::from_millis(1), Duration::from_micros(20_500)] {
         let queue = queue.clone().lease(bad);
         must_fail(queue.try_receive().await.map(drop), ErrorKind::InvalidArgument)?;

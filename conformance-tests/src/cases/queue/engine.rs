@@ -285,7 +285,7 @@ async fn mixed(context: &mut Context) -> CaseResult {
             let mut seen = Vec::new();
             while seen.len() < 10 {
                 let room = (number as usize % 3 + 1).min(10 - seen.len());
-                for delivery in queue.receive_many(room).await? {
+                for delivery in queue.receive_many(room, Duration::MAX).await? {
                     seen.push(delivery.payload().as_bytes().to_vec());
                     delivery.ack().await?;
                 }

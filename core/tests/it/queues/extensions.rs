@@ -77,7 +77,7 @@ async fn extensions_by_hand_leave_at_once_and_take_along_those_that_are_wanted_s
     let (stage, _, _, queue) = staged();
     let worker = busy(&queue, 1, 5, Duration::ZERO).await;
     push(&queue, 3).await; // the worker has no room for them
-    let by_hand = queue.clone().lease(LEASE).try_receive_many(3).await.unwrap();
+    let by_hand = queue.clone().lease(LEASE).receive_many(3, ms(0)).await.unwrap();
     sleep(LEASE / 4).await; // more than half of a third
     let start = Instant::now();
     let all = join_all(by_hand.iter().map(|delivery: &Delivery<String>| delivery.extend(LEASE))).await;
@@ -106,7 +106,7 @@ async fn who_extends_is_told_of_the_end_and_of_failures() {
     let (stage, _, _, queue) = staged();
     push(&queue, 2).await;
     let queue = queue.clone().lease(LEASE);
-    let both = queue.try_receive_many(2).await.unwrap();
+    let both = queue.receive_many(2, ms(0)).await.unwrap();
     plan(&stage.extends, [Mishap::Fail(ErrorKind::Unavailable)]);
     let kind = |told: Result<(), Error>| told.map_err(|error| error.kind());
     assert_eq!(kind(both[0].extend(LEASE).await), Err(ErrorKind::Unavailable));
@@ -121,7 +121,7 @@ async fn an_extension_that_is_given_up_before_it_leaves_extends_nothing() {
     let (stage, _, _, queue) = staged();
     push(&queue, 2).await;
     let queue = queue.clone().lease(LEASE);
-    let both = queue.try_receive_many(2).await.unwrap();
+    let both = queue.receive_many(2, ms(0)).await.unwrap();
     sleep(LEASE / 2).await;
     let given_up = both[0].extend(LEASE).now_or_never(); // polled once
     assert!(given_up.is_none());
@@ -147,7 +147,7 @@ async fn a_delivery_that_the_backend_knows_no_more_is_lost_at_once() {
     let (_, memory, _, queue) = staged();
     push(&queue, 2).await;
     let queue = queue.clone().lease(LEASE);
-    let both = queue.try_receive_many(2).await.unwrap();
+    let both = queue.receive_many(2, ms(0)).await.unwrap();
     memory.faults().restart_empty();
     assert_eq!(both[0].extend(LEASE).await.unwrap_err().kind(), ErrorKind::Lost);
     assert_eq!((both[0].is_lost(), both[1].is_lost()), (true, false), "nobody has asked for the other one");

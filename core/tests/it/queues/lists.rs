@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::pin::pin;
+use std::time::Duration;
 
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use tenure_core::driver::{
@@ -41,7 +42,7 @@ async fn a_list_goes_through_all_pages_and_changes_nothing() {
     assert!(pin!(queue.admin().list(Listed::InFlight)).next().await.is_none());
     assert_eq!(queue.admin().stats().await.unwrap(), before);
     tokio::time::advance(ms(900)).await;
-    let deliveries = queue.receive_many(10).await.unwrap();
+    let deliveries = queue.receive_many(10, Duration::MAX).await.unwrap();
     let in_flight: Vec<_> = queue.admin().list(Listed::InFlight).try_collect().await.unwrap();
     assert_eq!(in_flight.len(), deliveries.len());
     assert!(queue.admin().list_page(Listed::Waiting, None, 0).await.is_err());
@@ -82,10 +83,10 @@ async fn limits_hold_for_all_receivers_until_they_are_taken_away() {
     for number in 0..5 {
         queue.push(&number.to_string()).await.unwrap();
     }
-    let two = queue.try_receive_many(5).await.unwrap();
+    let two = queue.receive_many(5, ms(0)).await.unwrap();
     assert_eq!(two.len(), 2, "two in flight");
     queue.ack_many(two).await.unwrap();
-    let one = queue.try_receive_many(5).await.unwrap();
+    let one = queue.receive_many(5, ms(0)).await.unwrap();
     assert_eq!(one.len(), 1, "three tokens were in the bucket");
     queue.ack_many(one).await.unwrap();
     assert!(queue.try_receive().await.unwrap().is_none());

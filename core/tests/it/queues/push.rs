@@ -28,7 +28,7 @@ async fn due_in(queue: &Queue<String>, id: &str) -> Option<Duration> {
 
 async fn take(queue: &Queue<String>) -> Vec<String> {
     let mut taken = Vec::new();
-    for delivery in queue.try_receive_many(queue.capabilities().batch).await.unwrap() {
+    for delivery in queue.receive_many(queue.capabilities().batch, ms(0)).await.unwrap() {
         taken.push(delivery.value().unwrap().clone());
         delivery.ack().await.unwrap();
     }

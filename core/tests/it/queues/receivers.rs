@@ -1,5 +1,7 @@
 //! What receivers ask for, what they are told of their deliveries, and what ends with a client.
 
+use std::time::Duration;
+
 use tenure_core::driver::{Backend, Cause, Parking, Settled};
 use tenure_core::queue::{Queue, Text};
 use tenure_core::{Client, ErrorKind, LockName};
@@ -42,7 +44,7 @@ async fn handles_of_one_queue_are_one_also_beside_those_of_others() {
     let _others = ["x", "y"].map(|name| client.queue_with(name, Text).unwrap());
     let again = client.queue_with("jobs", Text).unwrap();
     push(&queue, &["a", "b"]).await;
-    let deliveries = queue.try_receive_many(2).await.unwrap();
+    let deliveries = queue.receive_many(2, ms(0)).await.unwrap();
     assert_eq!(again.ack_many(deliveries).await.unwrap(), [Settled::Done; 2]);
 }
 
@@ -65,7 +67,7 @@ async fn what_is_not_of_this_queue_is_not_acknowledged_with_what_is() {
 async fn what_is_acknowledged_with_others_is_not_settled_once_more() {
     let (_, memory, _, queue) = staged();
     push(&queue, &["a", "b"]).await;
-    let deliveries = queue.try_receive_many(2).await.unwrap();
+    let deliveries = queue.receive_many(2, ms(0)).await.unwrap();
     queue.ack_many(deliveries).await.unwrap();
     sleep(ms(1_000)).await;
     assert_eq!(memory.faults().calls(Operation::Settle), 1);
@@ -79,7 +81,7 @@ async fn deliveries_whose_leases_ended_on_their_way_are_given_to_nobody() {
     memory.faults().delay_reply(Operation::Receive, ms(150));
     assert!(short.try_receive().await.unwrap().is_none());
     memory.faults().heal();
-    let many = short.receive_many(1).await.unwrap();
+    let many = short.receive_many(1, Duration::MAX).await.unwrap();
     assert_eq!((many.len(), many[0].attempt(), many[0].cause()), (1, 2, Cause::LeaseExpired));
 }
 
@@ -192,7 +194,7 @@ async fn whoever_waits_for_many_gets_one_at_least() {
     let short = queue.clone().lease(ms(100));
     push(&queue, &["a"]).await;
     memory.faults().delay_reply(Operation::Receive, ms(150));
-    let waiting = tokio::spawn(async move { short.receive_many(3).await.map(|all| all.len()) });
+    let waiting = tokio::spawn(async move { short.receive_many(3, Duration::MAX).await.map(|all| all.len()) });
     sleep(ms(120)).await;
     memory.faults().heal(); // what is on its way is late all the same
     assert_eq!(waiting.await.unwrap().unwrap(), 1);

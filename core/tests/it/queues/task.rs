@@ -77,7 +77,7 @@ async fn what_a_driver_does_not_answer_has_not_succeeded() {
     plan(&stage.pushes, [Mishap::Short]);
     let failed = queue.push_many(&["a", "b"].map(str::to_owned)).await.unwrap_err();
     assert_eq!(failed.error().kind(), ErrorKind::Protocol);
-    let both = queue.try_receive_many(2).await.unwrap();
+    let both = queue.receive_many(2, ms(0)).await.unwrap();
     plan(&stage.extends, [Mishap::Short]);
     let extended = join_all(both.iter().map(|delivery| delivery.extend(ms(60_000)))).await;
     assert_eq!(extended[1].as_ref().unwrap_err().kind(), ErrorKind::Protocol);

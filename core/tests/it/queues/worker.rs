@@ -220,7 +220,7 @@ async fn what_goes_on_in_the_background_has_not_failed() {
     assert_eq!((stats.unconfirmed, stats.failed, stats.returned), (3, 0, 0));
     memory.faults().heal();
     until("nothing is left to undo", async || client.stats().cleanups == 0).await;
-    let back = queue.try_receive_many(3).await.unwrap();
+    let back = queue.receive_many(3, ms(0)).await.unwrap();
     assert_eq!(back.iter().map(tenure_core::queue::Delivery::attempt).collect::<Vec<_>>(), [1, 1, 1]);
 }
 

@@ -107,10 +107,10 @@ impl Life {
     ) -> Vec<Arc<Delivery<Bytes>>> {
         let receiving = async {
             match patience {
-                Patience::Try => queue.try_receive_many(max).await,
+                Patience::Try => queue.receive_many(max, Duration::ZERO).await,
                 Patience::Within(most) => {
                     let _waits = self.ledger.receives();
-                    let within = tokio::time::timeout(millis(most), queue.receive_many(max));
+                    let within = tokio::time::timeout(millis(most), queue.receive_many(max, Duration::MAX));
                     within.await.unwrap_or(Ok(Vec::new()))
                 }
             }

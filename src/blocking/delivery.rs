@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::runtime::{is_forked, wait};
 use crate::driver::Payload;
-use crate::queue::{MessageId, Reason, Settled, Settlement};
+use crate::queue::{MessageId, Nack, Reason, Settled, Settlement};
 use crate::{Error, FencingToken, Result};
 
 /// A delivered message: [`tenure::queue::Delivery`](crate::queue::Delivery) with calls that block. It is a *lease*:
@@ -106,22 +106,14 @@ impl<T: 'static> Delivery<T> {
         wait(self.inner.ack())
     }
 
-    /// Reports a failed attempt: the message is due again after `delay`. The last attempt moves it to the dead letters.
+    /// Reports a failed attempt: the message is due again after a delay. The last attempt moves it to the dead letters.
+    /// Takes a delay, or a [`Nack`] with a reason.
     ///
     /// # Errors
     ///
     /// As [`Delivery::nack`](crate::queue::Delivery::nack).
-    pub fn nack(self, delay: Duration) -> Result<Settled> {
-        wait(self.inner.nack(delay))
-    }
-
-    /// As [`nack`](Delivery::nack), with a reason that is kept with the message.
-    ///
-    /// # Errors
-    ///
-    /// As [`Delivery::nack`](crate::queue::Delivery::nack).
-    pub fn nack_because(self, delay: Duration, reason: Option<Reason>) -> Result<Settled> {
-        wait(self.inner.nack_because(delay, reason))
+    pub fn nack(self, nack: impl Into<Nack>) -> Result<Settled> {
+        wait(self.inner.nack(nack))
     }
 
     /// Rejects the message for good: moves it to the dead letters.
@@ -133,22 +125,14 @@ impl<T: 'static> Delivery<T> {
         wait(self.inner.bury(reason))
     }
 
-    /// Returns the message before the work has begun: it is due at once, and the attempt is not counted.
-    ///
-    /// # Errors
-    ///
-    /// As [`Delivery::ack`](crate::queue::Delivery::ack).
-    pub fn give_back(self) -> Result<Settled> {
-        wait(self.inner.give_back())
-    }
-
-    /// Postpones the message: it is due after `delay`, and the attempt is not counted.
+    /// Returns the message without work: it is due again after `delay`, at once if that is zero, and the attempt is not
+    /// counted.
     ///
     /// # Errors
     ///
     /// As [`Delivery::nack`](crate::queue::Delivery::nack).
-    pub fn put_off(self, delay: Duration) -> Result<Settled> {
-        wait(self.inner.put_off(delay))
+    pub fn give_back(self, delay: Duration) -> Result<Settled> {
+        wait(self.inner.give_back(delay))
     }
 
     /// Settles the delivery as `how` says: for a decision at run time.

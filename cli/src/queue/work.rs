@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use rustix::process::Signal;
-use tenure::queue::{Delivery, Queue, Reason, RetryPolicy, Settled};
+use tenure::queue::{Delivery, Nack, Queue, Reason, RetryPolicy, Settled};
 use tokio::sync::broadcast;
 use tokio::task::{JoinSet, LocalSet};
 use tokio::time::{Instant, sleep_until};
@@ -227,7 +227,7 @@ async fn handle(shop: Rc<Workshop>, delivery: Delivery<Vec<u8>>) -> Result<(), F
     let ended = match run_program(&shop, &delivery).await {
         Ok(ended) => ended,
         Err(failure) => {
-            let _ = delivery.give_back().await; // that costs the message no attempt
+            let _ = delivery.give_back(Duration::ZERO).await; // that costs the message no attempt
             return Err(failure);
         }
     };
@@ -241,8 +241,8 @@ async fn handle(shop: Rc<Workshop>, delivery: Delivery<Vec<u8>>) -> Result<(), F
     let (word, settled) = match verdict {
         Verdict::Done => ("done", delivery.ack().await),
         Verdict::Dead => ("dead", delivery.bury(reason).await),
-        Verdict::Back => ("back", delivery.give_back().await),
-        Verdict::Retry(wait) => ("retry", delivery.nack_because(wait, reason).await),
+        Verdict::Back => ("back", delivery.give_back(Duration::ZERO).await),
+        Verdict::Retry(wait) => ("retry", delivery.nack(Nack::after(wait).because(reason)).await),
     };
     let word = match settled {
         Ok(Settled::Dead) => "dead",

@@ -219,24 +219,16 @@ impl<T: 'static> Delivery<T> {
         self.ack().await
     }
 
-    /// Reports a failed attempt: the message is due again after `delay`. The last attempt moves it to the dead letters:
-    /// [`Settled::Dead`].
+    /// Reports a failed attempt: the message is due again after a delay. The last attempt moves it to the dead letters:
+    /// [`Settled::Dead`]. Takes a delay, or a [`Nack`] with a reason.
     ///
     /// # Errors
     ///
     /// As [`Delivery::ack`]; [`ErrorKind::InvalidArgument`] when the delay is too long. The message is then returned as
     /// if the delivery had been dropped.
-    pub async fn nack(self, delay: Duration) -> Result<Settled> {
-        self.nack_because(delay, None).await
-    }
-
-    /// As [`nack`](Delivery::nack), with a reason that is kept with the message.
-    ///
-    /// # Errors
-    ///
-    /// As [`Delivery::nack`].
-    pub async fn nack_because(self, delay: Duration, reason: Option<Reason>) -> Result<Settled> {
-        let after = self.delay(delay)?;
+    pub async fn nack(self, nack: impl Into<Nack>) -> Result<Settled> {
+        let Nack { after, reason } = nack.into();
+        let after = self.delay(after)?;
         self.claim.settle(Settlement::Retry { after, reason }).await
     }
 
@@ -250,21 +242,13 @@ impl<T: 'static> Delivery<T> {
         self.claim.settle(Settlement::Dead { reason }).await
     }
 
-    /// Returns the message before the work has begun: it is due at once, and the attempt is not counted.
-    ///
-    /// # Errors
-    ///
-    /// As [`Delivery::ack`].
-    pub async fn give_back(self) -> Result<Settled> {
-        self.claim.settle(Settlement::Return { after: Delay::ZERO }).await
-    }
-
-    /// Postpones the message: it is due after `delay`, and the attempt is not counted.
+    /// Returns the message without work: it is due again after `delay`, at once if that is zero, and the attempt is not
+    /// counted.
     ///
     /// # Errors
     ///
     /// As [`Delivery::nack`].
-    pub async fn put_off(self, delay: Duration) -> Result<Settled> {
+    pub async fn give_back(self, delay: Duration) -> Result<Settled> {
         let after = self.delay(delay)?;
         self.claim.settle(Settlement::Return { after }).await
     }
@@ -312,6 +296,44 @@ impl<T: 'static> Delivery<T> {
         let checked =
             Delay::new(delay).and_then(|delay| self.claim.fetcher.remote.caps.check_delay(delay).map(|()| delay));
         checked.map_err(|error| self.claim.fetcher.remote.during(error, "settle"))
+    }
+}
+
+/// A failed attempt: the time until the message is due again, and a reason that is kept with it. The argument of
+/// [`Delivery::nack`]; a [`Duration`] alone is one without a reason.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use tenure_core::queue::{Delivery, Nack, Reason};
+/// # async fn example(delivery: Delivery<String>) -> tenure_core::Result<()> {
+/// let minute = Duration::from_secs(60);
+/// delivery.nack(Nack::after(minute).because(Reason::new("the printer is out of paper")?)).await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Nack {
+    after: Duration,
+    reason: Option<Reason>,
+}
+
+impl Nack {
+    /// Makes the message due again after this delay.
+    #[must_use]
+    pub const fn after(delay: Duration) -> Self {
+        Self { after: delay, reason: None }
+    }
+
+    /// Adds a reason.
+    #[must_use]
+    pub fn because(self, reason: impl Into<Option<Reason>>) -> Self {
+        Self { reason: reason.into(), ..self }
+    }
+}
+
+impl From<Duration> for Nack {
+    fn from(delay: Duration) -> Self {
+        Self::after(delay)
     }
 }
 

@@ -54,7 +54,7 @@ pub use admin::{Admin, DeadLetters};
 #[cfg(feature = "json")]
 pub use message::Json;
 
-pub use delivery::Delivery;
+pub use delivery::{Delivery, Nack};
 pub use handle::Queue;
 pub use message::{Bytes, Codec, Message, Text};
 pub use parking::OrPark;

@@ -205,7 +205,7 @@ async fn queues() {
     queue.push(&b"c".to_vec()).await.unwrap_err();
 
     // Every end of a delivery but for those of leases and of dead letters.
-    receive().await.give_back().await.unwrap();
+    receive().await.give_back(Duration::ZERO).await.unwrap();
     receive().await.nack(Duration::ZERO).await.unwrap();
     let lock = tenure_core::LockName::new("taken").unwrap();
     receive().await.park(&lock, Duration::from_secs(1)).await.unwrap();

@@ -67,7 +67,7 @@ async fn a_dropped_receive_leaves_the_message_to_others() {
         }
         queue.push(&"once".into()).await.unwrap();
         for _ in 0..polls {
-            tokio::select! { biased; received = &mut receiving => { drop(received.unwrap().give_back().await); break }, () = tokio::task::yield_now() => {} }
+            tokio::select! { biased; received = &mut receiving => { drop(received.unwrap().give_back(Duration::ZERO).await); break }, () = tokio::task::yield_now() => {} }
         }
         drop(receiving);
         let delivery = queue.receive_within(ms(100)).await.unwrap().expect("nothing is lost");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure::queue::{Delivery, Queue, Reason};
+use tenure::queue::{Delivery, Nack, Queue, Reason};
 use tenure_conformance::{BoxError, Rng, poll, worker::monotonic};
 use tenure_core::driver::Settled;
 use tokio::sync::watch;
@@ -166,9 +166,9 @@ impl Consumer {
         let reason = |text| Some(Reason::beginning_of(text));
         let answer = match how {
             "ack" => delivery.ack().await,
-            "nack" => delivery.nack_because(after, reason("as planned")).await,
+            "nack" => delivery.nack(Nack::after(after).because(reason("as planned"))).await,
             "bury" => delivery.bury(reason("as planned")).await,
-            "return" => delivery.give_back().await,
+            "return" => delivery.give_back(Duration::ZERO).await,
             _ => {
                 drop(delivery); // settled in the background, with an answer that nobody sees
                 return Ok(());

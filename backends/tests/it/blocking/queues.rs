@@ -25,7 +25,7 @@ fn messages_are_pushed_received_and_settled() {
         first.nack(Duration::ZERO).unwrap();
         let second = into.receive_within(PATIENCE).unwrap().expect("it is due again");
         assert_eq!(second.attempt(), 2);
-        assert_eq!(second.give_back().unwrap(), Settled::Done);
+        assert_eq!(second.give_back(Duration::ZERO).unwrap(), Settled::Done);
         let again = into.receive_within(PATIENCE).unwrap().expect("it was given back");
         assert_eq!(again.ack().unwrap(), Settled::Done);
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tenure_core::driver::{Cause, Extended, MessageState, Settled, Settlement};
-use tenure_core::queue::{Delivery, Reason};
+use tenure_core::queue::{Delivery, Nack, Reason};
 use tenure_core::{ErrorKind, FenceFloor};
 use tokio::time::Instant;
 
@@ -297,13 +297,13 @@ async fn returned_for_later(context: &mut Context) -> CaseResult {
         let delivery = context.within(wait + context.soon(), "due again", bench.queue.receive()).await??;
         assert_eq!(delivery.attempt(), 1);
         let start = Instant::now();
-        assert_eq!(delivery.put_off(wait).await?, Settled::Done);
+        assert_eq!(delivery.give_back(wait).await?, Settled::Done);
         assert_eq!(bench.raw.counts().await?, (1, 0, 0, 0));
         let again = context.within(wait + context.soon(), "due again", bench.queue.receive()).await??;
         let error = bench.queue.capabilities().clock_error;
         assert!(start.elapsed() + error >= wait, "after {:?}", start.elapsed());
         assert_eq!((again.attempt(), again.cause()), (1, Cause::Returned));
-        again.give_back().await?;
+        again.give_back(Duration::ZERO).await?;
     }
     Ok(())
 }
@@ -314,10 +314,10 @@ async fn last_failure(context: &mut Context) -> CaseResult {
     let told = |delivery: &Delivery<Vec<u8>>| delivery.last_failure().map(|reason| reason.as_str().to_owned());
     let first = bench.queue.receive().await?;
     assert_eq!(told(&first), None);
-    first.nack_because(Duration::ZERO, Some(Reason::new("no 1")?)).await?;
+    first.nack(Nack::after(Duration::ZERO).because(Reason::new("no 1")?)).await?;
     let second = bench.queue.receive().await?;
     assert_eq!(told(&second).as_deref(), Some("no 1"));
-    second.give_back().await?;
+    second.give_back(Duration::ZERO).await?;
     let third = bench.queue.receive().await?;
     assert_eq!(told(&third).as_deref(), Some("no 1"), "a return says nothing");
     third.nack(Duration::ZERO).await?;

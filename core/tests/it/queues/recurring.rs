@@ -104,7 +104,7 @@ async fn all_settlements_by_hand_lead_to_the_next_occurrence() {
     let fifth = next(&queue).await;
     assert_eq!((fifth.attempt(), fifth.occurrence().unwrap()), (1, time + MINUTE * 4));
     assert_eq!(fifth.last_failure().unwrap().as_str(), "dropped");
-    fifth.give_back().await.unwrap();
+    fifth.give_back(ms(0)).await.unwrap();
     let same = next(&queue).await;
     assert_eq!((same.attempt(), same.occurrence().unwrap()), (1, time + MINUTE * 4));
     same.end_recurrence().await.unwrap();
@@ -368,7 +368,7 @@ async fn what_is_put_off_or_parked_beyond_the_next_time_is_not_missed() {
     ensure(&queue, MINUTE).await;
     let first = next(&queue).await;
     let time = first.occurrence().unwrap();
-    first.put_off(MINUTE * 3).await.unwrap();
+    first.give_back(MINUTE * 3).await.unwrap();
     let same = next(&queue).await;
     assert_eq!((same.attempt(), same.occurrence().unwrap()), (1, time));
     same.ack().await.unwrap();

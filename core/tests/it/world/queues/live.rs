@@ -198,8 +198,8 @@ impl Life {
                 How::Ack => delivery.ack().await,
                 How::Nack(after) => delivery.nack(millis(after)).await,
                 How::Bury => delivery.bury(None).await,
-                How::GiveBack => delivery.give_back().await,
-                How::PutOff(after) => delivery.put_off(millis(after)).await,
+                How::GiveBack => delivery.give_back(Duration::ZERO).await,
+                How::PutOff(after) => delivery.give_back(millis(after)).await,
                 How::Park(most) => delivery.park(&LockName::new(LOCK).unwrap(), millis(most)).await,
                 How::Drop => {
                     drop(delivery);

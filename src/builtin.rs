@@ -15,7 +15,7 @@ pub(crate) async fn backend_of(scheme: Scheme, url: BackendUrl) -> Result<Backen
         #[cfg(feature = "sqlite")]
         Scheme::Sqlite => {
             let config = tenure_sqlite::SqliteConfig::read(url)?;
-            tenure_sqlite::SqliteDriver::open(config).await.map(Backend::from)
+            tenure_sqlite::SqliteDriver::connect_with(config).await.map(Backend::from)
         }
         #[cfg(feature = "postgres")]
         Scheme::Postgres => {
@@ -30,18 +30,18 @@ pub(crate) async fn backend_of(scheme: Scheme, url: BackendUrl) -> Result<Backen
         #[cfg(feature = "redis")]
         Scheme::Redis => {
             let config = tenure_redis::RedisConfig::read(url)?;
-            tenure_redis::RedisDriver::connect(config).await.map(Backend::from)
+            tenure_redis::RedisDriver::connect_with(config).await.map(Backend::from)
         }
         #[cfg(feature = "fred")]
         Scheme::Fred => {
             url.strip_scheme("fred+");
             let config = tenure_fred::RedisConfig::read(url)?;
-            tenure_fred::FredDriver::connect(config).await.map(Backend::from)
+            tenure_fred::FredDriver::connect_with(config).await.map(Backend::from)
         }
         #[cfg(feature = "etcd")]
         Scheme::Etcd => {
             let config = tenure_etcd::EtcdConfig::read(url)?;
-            tenure_etcd::EtcdDriver::connect_to(config).await.map(Backend::from)
+            tenure_etcd::EtcdDriver::connect_with(config).await.map(Backend::from)
         }
         #[cfg(all(feature = "redlock", feature = "redis"))]
         Scheme::RedlockRedis => {

@@ -68,7 +68,7 @@ pub use sqlite::SqliteMaker;
 pub async fn connect(url: &str) -> tenure_core::Result<Backend> {
     match url.split_once(':') {
         Some((scheme, _)) if scheme.contains("redis") => tenure::connect_backend(url).await,
-        Some(("sqlite", _)) => Ok(tenure_sqlite::SqliteDriver::open_url(url).await?.into()),
+        Some(("sqlite", _)) => Ok(tenure_sqlite::SqliteDriver::connect(url).await?.into()),
         Some(("postgres", _)) => Ok(tenure_postgres::PostgresDriver::connect(url).await?.into()),
         Some(("mysql", _)) => Ok(tenure_mysql::MysqlDriver::connect(url).await?.into()),
         #[cfg(feature = "etcd")]

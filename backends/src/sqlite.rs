@@ -80,7 +80,7 @@ impl Harness for SqliteHarness {
             .max_waiters(MAX_WAITERS)?
             .max_depth(MAX_DEPTH)?
             .max_dead_letters(MAX_DEAD_LETTERS)?;
-        let backend = Backend::from(SqliteDriver::open(config.fence_floor(floor)).await?);
+        let backend = Backend::from(SqliteDriver::connect_with(config.fence_floor(floor)).await?);
         self.opened.push(backend.clone());
         Ok(backend)
     }

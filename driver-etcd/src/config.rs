@@ -151,11 +151,11 @@ impl EtcdConfig {
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
     /// let options = etcd_client::ConnectOptions::new().with_require_leader(true);
     /// let etcd = etcd_client::Client::connect(["127.0.0.1:2379"], Some(options)).await?;
-    /// let driver = EtcdDriver::connect_to(EtcdConfig::through(etcd.clone()).prefix("shop")?).await?;
+    /// let driver = EtcdDriver::connect_with(EtcdConfig::on(etcd.clone()).prefix("shop")?).await?;
     /// # Ok(())
     /// # }
     /// ```
-    pub fn through(client: etcd_client::Client) -> Self {
+    pub fn on(client: etcd_client::Client) -> Self {
         Self::of(Members::Through(Given(Arc::new(client))))
     }
 
@@ -437,7 +437,7 @@ mod tests {
     #[tokio::test]
     async fn a_given_client_is_itself_alone() {
         let client = async || etcd_client::Client::connect(["127.0.0.1:1"], None).await.unwrap();
-        let (one, other) = (EtcdConfig::through(client().await), EtcdConfig::through(client().await));
+        let (one, other) = (EtcdConfig::on(client().await), EtcdConfig::on(client().await));
         assert!(one == one.clone() && one != other);
         assert_eq!(one.user("u", "p").signs_in(), SignsIn::Unknown);
     }

@@ -39,7 +39,7 @@ impl EtcdDriver {
     ///
     /// Safe.
     pub async fn connect(url: &str) -> Result<Self> {
-        Self::connect_to(url.parse()?).await
+        Self::connect_with(url.parse()?).await
     }
 
     /// Like [`connect`](Self::connect), with a configuration.
@@ -51,7 +51,7 @@ impl EtcdDriver {
     /// # Cancel safety
     ///
     /// Safe.
-    pub async fn connect_to(config: EtcdConfig) -> Result<Self> {
+    pub async fn connect_with(config: EtcdConfig) -> Result<Self> {
         let driver = Self::new(config);
         let (limit, members) = (driver.inner.config.connect_timeout, driver.inner.link.names());
         for _ in &members {

@@ -12,7 +12,7 @@ use tenure_redis_support::{Driver, RedisConfig};
 ///
 /// # Your own client
 ///
-/// [`connect_on`](Driver::connect_on) sends commands through a client that your program connected with version 10 of the
+/// [`on`](Driver::on) sends commands through a client that your program connected with version 10 of the
 /// crate `fred`; other code may continue to use it. The configuration contains the address of the same server, the login
 /// and all other settings.
 ///
@@ -29,7 +29,7 @@ use tenure_redis_support::{Driver, RedisConfig};
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// let client = Builder::from_config(Config::from_url("redis://127.0.0.1/")?).build()?;
 /// client.init().await?;
-/// let driver = FredDriver::connect_on(client.clone(), RedisConfig::from_url("redis://127.0.0.1/")?).await?;
+/// let driver = FredDriver::on(client.clone(), RedisConfig::from_url("redis://127.0.0.1/")?).await?;
 /// # Ok(())
 /// # }
 /// ```

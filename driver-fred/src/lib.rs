@@ -5,7 +5,7 @@
 //! use tenure_fred::FredDriver;
 //!
 //! # async fn example() -> tenure_core::Result<()> {
-//! let driver = FredDriver::connect_url("fred+redis://127.0.0.1/").await?;
+//! let driver = FredDriver::connect("fred+redis://127.0.0.1/").await?;
 //! let backend = Backend::from(driver);
 //! # Ok(())
 //! # }

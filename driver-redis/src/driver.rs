@@ -7,7 +7,7 @@ use tenure_redis_support::{Address, Driver, Protocol, RedisConfig};
 
 /// A connected driver, through the crate `redis`. Clones share the connections.
 ///
-/// [`connect_on`](Driver::connect_on) takes what your program opened with version 1 of the crate `redis`.
+/// [`on`](Driver::on) takes what your program opened with version 1 of the crate `redis`.
 ///
 /// # Your own connection
 ///
@@ -27,7 +27,7 @@ use tenure_redis_support::{Address, Driver, Protocol, RedisConfig};
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// let client = redis::Client::open("redis://127.0.0.1/")?;
 /// let connection = client.get_multiplexed_async_connection().await?;
-/// let driver = RedisDriver::connect_on(connection, RedisConfig::from_url("redis://127.0.0.1/")?).await?;
+/// let driver = RedisDriver::on(connection, RedisConfig::from_url("redis://127.0.0.1/")?).await?;
 /// # Ok(())
 /// # }
 /// ```
@@ -44,7 +44,7 @@ use tenure_redis_support::{Address, Driver, Protocol, RedisConfig};
 ///
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// let client = redis::Client::open("redis://127.0.0.1/")?;
-/// let driver = RedisDriver::connect_on(client, RedisConfig::default()).await?;
+/// let driver = RedisDriver::on(client, RedisConfig::default()).await?;
 /// # Ok(())
 /// # }
 /// ```

@@ -5,7 +5,7 @@
 //! use tenure_redis::{RedisConfig, RedisDriver};
 //!
 //! # async fn example() -> tenure_core::Result<()> {
-//! let driver = RedisDriver::connect(RedisConfig::from_url("redis://127.0.0.1/")?).await?;
+//! let driver = RedisDriver::connect_with(RedisConfig::from_url("redis://127.0.0.1/")?).await?;
 //! let backend = Backend::from(driver);
 //! # Ok(())
 //! # }

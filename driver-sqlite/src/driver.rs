@@ -25,13 +25,13 @@ impl SqliteDriver {
     ///
     /// # Errors
     ///
-    /// Those of [`SqliteConfig`] and of [`open`](Self::open).
+    /// Those of [`SqliteConfig`] and of [`connect_with`](Self::connect_with).
     ///
     /// # Cancel safety
     ///
-    /// Like [`open`](Self::open).
-    pub async fn open_url(url: &str) -> Result<Self> {
-        Self::open(url.parse()?).await
+    /// Like [`connect_with`](Self::connect_with).
+    pub async fn connect(url: &str) -> Result<Self> {
+        Self::connect_with(url.parse()?).await
     }
 
     /// Opens the file, and creates it if it is missing.
@@ -47,7 +47,7 @@ impl SqliteDriver {
     /// # Cancel safety
     ///
     /// Dropping the future closes the file.
-    pub async fn open(config: SqliteConfig) -> Result<Self> {
+    pub async fn connect_with(config: SqliteConfig) -> Result<Self> {
         let worker = Worker::start(config.clone()).await?;
         Ok(Self { worker: Arc::new(worker), config: Arc::new(config) })
     }

@@ -15,7 +15,7 @@ fn runtime() -> Runtime {
 }
 
 async fn open(file: &Path) -> Client {
-    Client::new(SqliteDriver::open(SqliteConfig::new(file).unwrap()).await.unwrap())
+    Client::new(SqliteDriver::connect_with(SqliteConfig::new(file).unwrap()).await.unwrap())
 }
 
 /// What the child saw, in words.

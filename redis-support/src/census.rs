@@ -168,7 +168,7 @@ mod tests {
             }
         });
         let config = RedisConfig::new(Topology::Cluster(servers.to_vec()));
-        let locks = Driver::<Scene>::connect_on(scene.clone(), config).await.unwrap();
+        let locks = Driver::<Scene>::on(scene.clone(), config).await.unwrap();
         (scene, locks)
     }
 

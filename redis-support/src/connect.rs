@@ -13,6 +13,26 @@ use crate::servers::Servers;
 use crate::settings::FenceScope;
 
 impl<D: Dialer + Default> Driver<D> {
+    /// Connects to the server of a URL, as [`RedisConfig::from_url`] reads it; through `fred` with `fred+` in front,
+    /// such as `fred+redis://127.0.0.1/`.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` when the URL does not begin so; otherwise those of [`RedisConfig::from_url`] and
+    /// [`connect_with`](Self::connect_with).
+    ///
+    /// # Cancel safety
+    ///
+    /// Like [`connect_with`](Self::connect_with).
+    pub async fn connect(url: &str) -> Result<Self> {
+        let mut url = BackendUrl::parse(url)?;
+        if !url.strip_scheme(D::SCHEME) {
+            let text = format!("the URL does not begin with {}", D::SCHEME);
+            return Err(Error::new(ErrorKind::InvalidArgument, text));
+        }
+        Self::connect_with(RedisConfig::read(url)?).await
+    }
+
     /// Connects to the server, the cluster, or the primary behind sentinels, and checks that it is fit to keep locks.
     /// Needs a tokio runtime, which runs the connections and their tasks.
     ///
@@ -26,34 +46,14 @@ impl<D: Dialer + Default> Driver<D> {
     /// # Cancel safety
     ///
     /// Dropping the future closes all connections that it opened.
-    pub async fn connect(config: RedisConfig) -> Result<Self> {
-        Self::connect_on(D::default(), config).await
-    }
-
-    /// Connects to the server of a URL, as [`RedisConfig::from_url`] reads it; through `fred` with `fred+` in front,
-    /// such as `fred+redis://127.0.0.1/`.
-    ///
-    /// # Errors
-    ///
-    /// `InvalidArgument` when the URL does not begin so; otherwise those of [`RedisConfig::from_url`] and
-    /// [`connect`](Self::connect).
-    ///
-    /// # Cancel safety
-    ///
-    /// Like [`connect`](Self::connect).
-    pub async fn connect_url(url: &str) -> Result<Self> {
-        let mut url = BackendUrl::parse(url)?;
-        if !url.strip_scheme(D::SCHEME) {
-            let text = format!("the URL does not begin with {}", D::SCHEME);
-            return Err(Error::new(ErrorKind::InvalidArgument, text));
-        }
-        Self::connect(RedisConfig::read(url)?).await
+    pub async fn connect_with(config: RedisConfig) -> Result<Self> {
+        Self::on(D::default(), config).await
     }
 }
 
 impl<D: Dialer> Driver<D> {
-    /// Connects like [`connect`](Self::connect), on what your program opened: see the type of the driver for what that
-    /// may be.
+    /// Connects like [`connect_with`](Self::connect_with), on what your program opened: see the type of the driver for
+    /// what that may be.
     ///
     /// With a connection of yours, the driver opens a second one by `config`, which only listens for wake-ups. It also
     /// checks that a message published on the given connection reaches the listening one, and that the given connection
@@ -63,12 +63,12 @@ impl<D: Dialer> Driver<D> {
     ///
     /// `InvalidArgument` when `config` is of a cluster or of sentinels, or names another database than your connection;
     /// `Misconfigured` when the two connections lead to different servers; otherwise those of
-    /// [`connect`](Self::connect).
+    /// [`connect_with`](Self::connect_with).
     ///
     /// # Cancel safety
     ///
     /// Dropping the future closes all connections that it opened, and leaves the given one open.
-    pub async fn connect_on(yours: impl Into<D>, config: RedisConfig) -> Result<Self> {
+    pub async fn on(yours: impl Into<D>, config: RedisConfig) -> Result<Self> {
         let dialer = yours.into();
         let mut config = dialer.agree(config)?;
         let in_cluster = matches!(config.topology, Topology::Cluster(_));

@@ -29,7 +29,7 @@ fn main() -> ExitCode {
 
 async fn contend(url: &str, name: &str) -> tenure_core::Result<()> {
     // Every waiter waits in the server's queue: its order, and its cost, are measured.
-    let client = Client::builder(RedisDriver::connect_url(url).await?).holders_per_grant(0).build()?;
+    let client = Client::builder(RedisDriver::connect(url).await?).holders_per_grant(0).build()?;
     let (orders, mut lines) = tokio::sync::mpsc::unbounded_channel();
     std::thread::spawn(move || {
         for line in std::io::stdin().lock().lines().map_while(Result::ok) {

@@ -27,7 +27,7 @@ struct Arrangement {
 impl Arrangement {
     async fn single() -> Result<Self, BoxError> {
         let server = RedisServer::start(RedisOptions::new())?;
-        let client = Client::new(RedisDriver::connect_url(&server.url()).await?);
+        let client = Client::new(RedisDriver::connect(&server.url()).await?);
         Self::new("one server", client, None, vec![server])
     }
 

@@ -65,7 +65,7 @@ impl Servers {
 
     async fn redis(&self, settings: RedisSettings) -> RedisDriver {
         let config = RedisConfig::from_url(&self.redis[0].unix_url()).unwrap().settings(settings);
-        RedisDriver::connect(config).await.unwrap()
+        RedisDriver::connect_with(config).await.unwrap()
     }
 
     fn etcd(&self, floor: FenceFloor) -> EtcdDriver {
@@ -77,7 +77,7 @@ impl Servers {
         let mut quorum = Redlock::builder().fence_floor(floor).restarts(tenure_redlock::Restarts::Durable);
         for (number, server) in self.redis[1..].iter().enumerate() {
             let config = RedisConfig::from_url(&server.unix_url()).unwrap();
-            quorum = quorum.node(format!("n{number}"), RedisDriver::connect(config).await.unwrap().node());
+            quorum = quorum.node(format!("n{number}"), RedisDriver::connect_with(config).await.unwrap().node());
         }
         quorum.build().unwrap()
     }

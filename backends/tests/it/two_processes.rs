@@ -66,7 +66,7 @@ fn asked(server: &RedisServer) -> u64 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sixteen_waiters_in_two_processes_take_turns_without_polling() {
     let server = RedisServer::start(RedisOptions::new()).expect("a server of our own");
-    let client = Client::new(RedisDriver::connect_url(&server.url()).await.expect("it connects"));
+    let client = Client::new(RedisDriver::connect(&server.url()).await.expect("it connects"));
     let lock = client.lock("hot").ttl(Duration::from_secs(60));
     let guard = lock.acquire().await.expect("it is free");
     let first_fence = guard.fence().get();

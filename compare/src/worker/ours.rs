@@ -128,11 +128,11 @@ fn url(port: u16) -> String {
 }
 
 pub(super) async fn redis(job: &Job) -> Outcome<Backend> {
-    Ok(RedisDriver::connect_url(&url(job.ports[0])).await?.into())
+    Ok(RedisDriver::connect(&url(job.ports[0])).await?.into())
 }
 
 pub(super) async fn fred(job: &Job) -> Outcome<Backend> {
-    Ok(FredDriver::connect_url(&format!("fred+{}", url(job.ports[0]))).await?.into())
+    Ok(FredDriver::connect(&format!("fred+{}", url(job.ports[0]))).await?.into())
 }
 
 pub(super) async fn memory(_job: &Job) -> Outcome<Backend> {
@@ -143,7 +143,7 @@ pub(super) async fn memory(_job: &Job) -> Outcome<Backend> {
 async fn redlock(job: &Job) -> Outcome<Backend> {
     let mut builder = tenure_redlock::Redlock::builder().restarts(Restarts::Durable);
     for (index, port) in job.ports.iter().enumerate() {
-        builder = builder.node(format!("node{index}"), RedisDriver::connect_url(&url(*port)).await?.node());
+        builder = builder.node(format!("node{index}"), RedisDriver::connect(&url(*port)).await?.node());
     }
     Ok(builder.build()?.into())
 }

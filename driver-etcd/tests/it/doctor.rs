@@ -66,7 +66,7 @@ async fn whether_users_have_to_sign_in_is_told() {
     assert!(users.concern == Concern::Note && users.seen.contains("authentication is off"), "{checkup}");
 
     let mut etcd = crate::common::raw(&cluster).await;
-    let given = Client::new(EtcdDriver::new(EtcdConfig::through(etcd.clone())));
+    let given = Client::new(EtcdDriver::new(EtcdConfig::on(etcd.clone())));
     let checkup = given.doctor().await.unwrap();
     assert!(found(&checkup, Topic::Rights).seen.contains("this client may administer"), "{checkup}");
     etcd.user_add("root", "rootpw", None).await.unwrap();

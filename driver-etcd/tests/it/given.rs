@@ -8,7 +8,7 @@ use tenure_etcd::{EtcdConfig, EtcdDriver};
 use tenure_testkit::{ClosedPort, TcpProxy};
 
 async fn through(etcd: &etcd_client::Client) -> Client {
-    let driver = EtcdDriver::connect_to(EtcdConfig::through(etcd.clone())).await.unwrap();
+    let driver = EtcdDriver::connect_with(EtcdConfig::on(etcd.clone())).await.unwrap();
     Client::builder(driver).op_timeout(Duration::from_secs(3)).build().unwrap()
 }
 
@@ -71,7 +71,7 @@ async fn a_connection_of_the_given_client_that_is_cut_is_an_outage_which_ends() 
 async fn a_given_client_that_reaches_nobody_is_told_at_connecting() {
     let nobody = ClosedPort::new().unwrap();
     let etcd = etcd_client::Client::connect([format!("127.0.0.1:{}", nobody.number())], None).await.unwrap();
-    let error = EtcdDriver::connect_to(EtcdConfig::through(etcd)).await.unwrap_err();
+    let error = EtcdDriver::connect_with(EtcdConfig::on(etcd)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     assert!(error.message().contains("given client"), "{error}");
 }

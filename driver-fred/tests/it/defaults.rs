@@ -13,7 +13,7 @@ use tenure_testkit::{Link, RedisOptions, RedisServer, TcpProxy};
 const LONG: Duration = Duration::from_secs(20);
 
 async fn locks(url: &str) -> Arc<dyn DistributedLock> {
-    let driver = FredDriver::connect_url(&format!("fred+{url}")).await.unwrap();
+    let driver = FredDriver::connect(&format!("fred+{url}")).await.unwrap();
     Arc::clone(Backend::from(driver).locks())
 }
 
@@ -159,7 +159,7 @@ async fn a_refused_subscription_is_named() {
     let server = server.unwrap();
     for protocol in ["resp2", "resp3"] {
         let url = |user: &str| format!("redis://{user}:password@127.0.0.1:{}/?protocol={protocol}", server.port());
-        let error = FredDriver::connect_url(&format!("fred+{}", url("u"))).await.unwrap_err();
+        let error = FredDriver::connect(&format!("fred+{}", url("u"))).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Denied, "{protocol}: {error}");
         assert!(error.message().contains("&tenure:*"), "{protocol}: {error}");
         let locks = locks(&url("v")).await;
@@ -189,7 +189,7 @@ async fn a_closed_or_dropped_driver_leaves_no_connection() {
 
 #[tokio::test]
 async fn urls_begin_with_the_name_of_the_library() {
-    let error = FredDriver::connect_url("redis://127.0.0.1/").await.unwrap_err();
+    let error = FredDriver::connect("redis://127.0.0.1/").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
     assert!(error.message().contains("fred+"), "{error}");
 }
@@ -210,6 +210,6 @@ async fn connections_have_the_name_that_was_asked_for() {
 async fn a_connection_that_is_up_takes_commands() {
     let server = server();
     for _ in 0..200 {
-        FredDriver::connect_url(&format!("fred+{}", server.url())).await.unwrap();
+        FredDriver::connect(&format!("fred+{}", server.url())).await.unwrap();
     }
 }

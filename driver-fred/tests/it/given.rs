@@ -26,7 +26,7 @@ fn config(server: &RedisServer) -> RedisConfig {
 }
 
 async fn on(client: &Client, server: &RedisServer) -> Locks {
-    Locks::new(Backend::from(FredDriver::connect_on(client.clone(), config(server)).await.unwrap()))
+    Locks::new(Backend::from(FredDriver::on(client.clone(), config(server)).await.unwrap()))
 }
 
 /// How often the server has run a script.
@@ -41,7 +41,7 @@ async fn a_given_client_serves_locks_and_stays_its_owners() {
     let server = server();
     let fred = fred(&server.url()).await;
     let given = on(&fred, &server).await;
-    let own = FredDriver::connect_url(&format!("fred+{}", server.url())).await.unwrap();
+    let own = FredDriver::connect(&format!("fred+{}", server.url())).await.unwrap();
     let own = Locks::new(Backend::from(own));
     let guard = given.lock("a").acquire().await.unwrap();
     assert!(own.lock("a").try_acquire().await.unwrap().is_none());
@@ -66,7 +66,7 @@ async fn a_command_whose_reply_is_lost_is_not_sent_again() {
     let server = server();
     let proxy = TcpProxy::start(server.port()).unwrap();
     let fred = fred(&server.url_through(proxy.port())).await;
-    let driver = FredDriver::connect_on(fred.clone(), config(&server)).await.unwrap();
+    let driver = FredDriver::on(fred.clone(), config(&server)).await.unwrap();
     let locks = Arc::clone(Backend::from(driver).locks());
     let request = tenure_core::driver::AcquireRequest::new(
         tenure_core::LockName::new("a").unwrap(),
@@ -99,7 +99,7 @@ async fn a_command_whose_reply_is_lost_is_not_sent_again() {
 async fn a_given_client_that_reconnects_serves_locks_again() {
     let mut server = server();
     let fred = fred(&server.url()).await;
-    let (given, own) = (on(&fred, &server).await, FredDriver::connect(config(&server)).await.unwrap());
+    let (given, own) = (on(&fred, &server).await, FredDriver::connect_with(config(&server)).await.unwrap());
     let own = Locks::new(Backend::from(own));
     for _ in 0..3 {
         let guard = given.lock("a").acquire().await.unwrap();
@@ -147,7 +147,7 @@ async fn a_given_client_that_is_not_connected_is_said_to_be() {
     assert!(error.message().contains("not connected"), "{error}");
     assert!(guard.is_held(), "a lease lasts until its deadline, whatever the connection does");
 
-    let error = FredDriver::connect_on(fred, config(&server)).await.unwrap_err();
+    let error = FredDriver::on(fred, config(&server)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
 }
 
@@ -155,7 +155,7 @@ async fn a_given_client_that_is_not_connected_is_said_to_be() {
 async fn what_does_not_fit_the_configuration_is_refused() {
     let (one, other) = (server(), server());
     let fred = fred(&one.url()).await;
-    let refused = async |config| FredDriver::connect_on(fred.clone(), config).await.unwrap_err();
+    let refused = async |config| FredDriver::on(fred.clone(), config).await.unwrap_err();
     let error = refused(config(&other)).await;
     assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
     assert!(error.message().contains("different servers"), "{error}");

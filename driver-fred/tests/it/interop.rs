@@ -13,8 +13,8 @@ use tenure_testkit::RedisServer;
 const LONG: Duration = Duration::from_secs(20);
 
 async fn both(server: &RedisServer) -> [Client; 2] {
-    let fred = FredDriver::connect_url(&format!("fred+{}", server.url())).await.unwrap();
-    let redis = RedisDriver::connect_url(&server.url()).await.unwrap();
+    let fred = FredDriver::connect(&format!("fred+{}", server.url())).await.unwrap();
+    let redis = RedisDriver::connect(&server.url()).await.unwrap();
     [Client::new(Backend::from(fred)), Client::new(Backend::from(redis))]
 }
 
@@ -52,8 +52,8 @@ async fn an_owner_may_enter_through_either() {
 #[tokio::test]
 async fn waiters_of_both_stand_in_one_queue() {
     let server = server();
-    let fred = FredDriver::connect_url(&format!("fred+{}", server.url())).await.unwrap();
-    let redis = RedisDriver::connect_url(&server.url()).await.unwrap();
+    let fred = FredDriver::connect(&format!("fred+{}", server.url())).await.unwrap();
+    let redis = RedisDriver::connect(&server.url()).await.unwrap();
     // None waits along with another one of its client.
     let clients = [Backend::from(fred), Backend::from(redis)]
         .map(|backend| Client::builder(backend).holders_per_grant(0).build().unwrap());

@@ -11,7 +11,7 @@ use tenure_testkit::{Link, RedisOptions, RedisServer, TcpProxy};
 async fn an_answer_that_is_nested_without_end_ends_the_process() {
     const PORT: &str = "TENURE_TEST_PORT";
     if let Ok(port) = std::env::var(PORT) {
-        FredDriver::connect_url(&format!("fred+redis://127.0.0.1:{port}/")).await.unwrap_err();
+        FredDriver::connect(&format!("fred+redis://127.0.0.1:{port}/")).await.unwrap_err();
         return;
     }
     let server = RedisServer::start(RedisOptions::new()).unwrap();

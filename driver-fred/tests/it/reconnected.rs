@@ -33,7 +33,7 @@ async fn refused(client: &Client) -> Error {
 #[tokio::test]
 async fn a_server_that_may_evict_by_now_is_refused_until_it_is_mended() {
     let server = server();
-    let client = Client::new(FredDriver::connect_url(&format!("fred+{}", server.url())).await.unwrap());
+    let client = Client::new(FredDriver::connect(&format!("fred+{}", server.url())).await.unwrap());
     let take = async |name: &str| client.lock(name).try_acquire().await.unwrap().unwrap().release().await;
     take("before").await.unwrap();
     server.cli(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]).unwrap();
@@ -53,7 +53,7 @@ async fn a_changed_password_is_denied_until_it_is_changed_back() {
     };
     user(">old");
     let url = format!("fred+redis://app:old@127.0.0.1:{}/", server.port());
-    let client = Client::new(FredDriver::connect_url(&url).await.unwrap());
+    let client = Client::new(FredDriver::connect(&url).await.unwrap());
     client.ping().await.unwrap();
     user(">new");
     cut(&server);

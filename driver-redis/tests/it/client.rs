@@ -13,7 +13,7 @@ async fn sixteen_waiters_on_two_clients_take_turns_without_polling() {
     let server = server();
     let mut clients = Vec::new();
     for _ in 0..2 {
-        let driver = RedisDriver::connect_url(&server.url()).await.unwrap();
+        let driver = RedisDriver::connect(&server.url()).await.unwrap();
         clients.push(Client::builder(driver).holders_per_grant(0).build().unwrap()); // every waiter stands in the queue
     }
     let guard = clients[0].lock("hot").acquire().await.unwrap();
@@ -50,7 +50,7 @@ async fn sixteen_waiters_on_two_clients_take_turns_without_polling() {
 #[tokio::test]
 async fn cancelled_acquisitions_leave_nothing_behind_over_a_pause_of_the_server() {
     let mut server = server();
-    let driver = RedisDriver::connect_url(&server.url()).await.unwrap();
+    let driver = RedisDriver::connect(&server.url()).await.unwrap();
     let client = Client::new(driver);
     let mut tasks = Vec::new();
     for i in 0..300_u64 {

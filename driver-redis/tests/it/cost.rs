@@ -27,7 +27,7 @@ fn deletes_equal(server: &RedisServer) -> bool {
 async fn a_pair_that_nobody_disturbs_is_two_requests() {
     const PAIRS: u64 = 20;
     let server = server();
-    let client = tenure_core::Client::new(RedisDriver::connect_url(&server.url()).await.unwrap());
+    let client = tenure_core::Client::new(RedisDriver::connect(&server.url()).await.unwrap());
     let lock = client.lock("free");
     lock.acquire().await.unwrap().release().await.unwrap(); // now the server knows the scripts
     server.cli(&["CONFIG", "RESETSTAT"]).unwrap();

@@ -80,7 +80,7 @@ fn taker(lock: &str) -> AcquireRequest {
 }
 
 async fn node(server: &Server) -> Arc<dyn QuorumNode> {
-    RedisDriver::connect_url(&server.unix_url()).await.unwrap().node()
+    RedisDriver::connect(&server.unix_url()).await.unwrap().node()
 }
 
 fn ballot(request: AcquireRequest, proposal: u64) -> Ballot {

@@ -153,7 +153,7 @@ async fn a_reentrant_hold_that_was_cut_is_named() {
 async fn who_waits_is_told_that_the_queue_of_its_lock_is_damaged() {
     let server = server();
     let config = tenure_redis::RedisConfig::from_url(&server.unix_url()).unwrap();
-    let backend = tenure_core::driver::Backend::from(tenure_redis::RedisDriver::connect(config).await.unwrap());
+    let backend = tenure_core::driver::Backend::from(tenure_redis::RedisDriver::connect_with(config).await.unwrap());
     let client = tenure_core::Client::builder(backend).build().unwrap();
     let other = Client::of(&server).await;
     for end in ["q", "w"] {

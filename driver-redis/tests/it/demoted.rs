@@ -14,7 +14,7 @@ fn demote(server: &Server) {
 }
 
 async fn connect(port: u16) -> Client {
-    let driver = RedisDriver::connect_url(&format!("redis://127.0.0.1:{port}/")).await.unwrap();
+    let driver = RedisDriver::connect(&format!("redis://127.0.0.1:{port}/")).await.unwrap();
     Client::builder(driver).presence(Duration::from_secs(1)).build().unwrap()
 }
 
@@ -86,7 +86,7 @@ async fn a_replica_at_the_start_is_refused_also_where_its_role_is_not_told() {
     let rest: Vec<&str> = commands().into_iter().filter(|command| *command != "+info").collect();
     let url = user(&server, &PLACES, &rest);
     demote(&server);
-    let error = RedisDriver::connect_url(&url).await.unwrap_err();
+    let error = RedisDriver::connect(&url).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
     assert!(error.message().contains("replica"), "{error}");
 }

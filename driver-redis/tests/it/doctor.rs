@@ -7,7 +7,7 @@ use tenure_redis::RedisDriver;
 use tenure_testkit::{RedisOptions, RedisServer};
 
 async fn checkup(server: &RedisServer, parameters: &str) -> Checkup {
-    let driver = RedisDriver::connect_url(&format!("{}/?{parameters}", server.url())).await.unwrap();
+    let driver = RedisDriver::connect(&format!("{}/?{parameters}", server.url())).await.unwrap();
     Client::new(driver).doctor().await.unwrap()
 }
 
@@ -44,7 +44,7 @@ async fn a_right_that_was_taken_away_is_named() {
     let rules = ["ACL", "SETUSER", "locks", "on", ">password", "~*", "&*", "+@all"];
     server.cli(&rules).unwrap();
     let url = format!("redis://locks:password@127.0.0.1:{}/", server.port());
-    let client = Client::new(RedisDriver::connect_url(&url).await.unwrap());
+    let client = Client::new(RedisDriver::connect(&url).await.unwrap());
     server.cli(&["ACL", "SETUSER", "locks", "-zadd"]).unwrap();
     let checkup = client.doctor().await.unwrap();
     let finding = checkup.findings().iter().find(|finding| finding.topic == Topic::Rights).unwrap();
@@ -55,7 +55,7 @@ async fn a_right_that_was_taken_away_is_named() {
 #[tokio::test]
 async fn a_server_that_is_away_is_an_error() {
     let mut server = server();
-    let client = Client::new(RedisDriver::connect_url(&server.url()).await.unwrap());
+    let client = Client::new(RedisDriver::connect(&server.url()).await.unwrap());
     server.kill().unwrap();
     let error = client.doctor().await.unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Indeterminate), "{error}");

@@ -22,7 +22,7 @@ fn chain(error: &dyn std::error::Error) -> Vec<String> {
 #[tokio::test]
 async fn the_source_is_the_client_librarys_error_and_its_words_are_said_once() {
     let nobody = ClosedPort::new().unwrap();
-    let error = RedisDriver::connect_url(&format!("redis://127.0.0.1:{}", nobody.number())).await.unwrap_err();
+    let error = RedisDriver::connect(&format!("redis://127.0.0.1:{}", nobody.number())).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     let source = error.source().unwrap().downcast_ref::<redis::RedisError>().expect("the client library's error");
     // What the library's error repeats of its own cause is its own affair.
@@ -37,7 +37,7 @@ async fn the_source_is_the_client_librarys_error_and_its_words_are_said_once() {
 async fn a_link_that_broke_later_tells_the_client_librarys_error_too() {
     let server = server();
     let proxy = TcpProxy::start(server.port()).unwrap();
-    let driver = RedisDriver::connect_url(&format!("redis://127.0.0.1:{}", proxy.port())).await.unwrap();
+    let driver = RedisDriver::connect(&format!("redis://127.0.0.1:{}", proxy.port())).await.unwrap();
     let backend = Backend::from(driver);
     drop(proxy);
     let error = loop {

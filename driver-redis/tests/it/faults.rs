@@ -9,7 +9,7 @@ use tenure_redis::{RedisConfig, RedisDriver};
 use tenure_testkit::{Link, RedisOptions, RedisServer, TcpProxy};
 
 async fn refused(url: &str) -> Error {
-    RedisDriver::connect_url(url).await.unwrap_err()
+    RedisDriver::connect(url).await.unwrap_err()
 }
 
 /// Asks until the link is back; every failure on the way has to be one of a link.
@@ -97,7 +97,7 @@ async fn an_eviction_policy_is_named_and_can_be_allowed() {
     let error = refused(&server.url()).await;
     assert_eq!(error.kind(), ErrorKind::Misconfigured);
     assert!(error.message().contains("volatile-lru"), "{error}");
-    let driver = RedisDriver::connect_url(&format!("{}?allow_eviction=true", server.url())).await.unwrap();
+    let driver = RedisDriver::connect(&format!("{}?allow_eviction=true", server.url())).await.unwrap();
     assert!(driver.notes().remarks()[0].contains("volatile-lru"), "{:?}", driver.notes());
 }
 
@@ -367,7 +367,7 @@ async fn closing_does_not_wait_for_a_dead_server() {
 #[tokio::test]
 async fn a_dropped_driver_leaves_no_connection() {
     let server = server();
-    let backend = Backend::from(RedisDriver::connect_url(&server.url()).await.unwrap());
+    let backend = Backend::from(RedisDriver::connect(&server.url()).await.unwrap());
     drop(backend);
     let deadline = Instant::now() + LONG;
     while server.cli(&["CLIENT", "LIST"]).unwrap().text().lines().count() > 1 {

@@ -18,7 +18,7 @@ fn config(server: &RedisServer) -> RedisConfig {
 }
 
 async fn on(connection: &MultiplexedConnection, server: &RedisServer) -> Client {
-    let driver = RedisDriver::connect_on(connection.clone(), config(server).name("tenure")).await.unwrap();
+    let driver = RedisDriver::on(connection.clone(), config(server).name("tenure")).await.unwrap();
     Client::new(Backend::from(driver))
 }
 
@@ -46,7 +46,7 @@ async fn commands_leave_on_the_given_connection_and_wake_ups_come_on_another() {
     let ours = connections.iter().find(|line| line.starts_with(&format!("id={number} "))).unwrap();
     assert!(ours.contains(" cmd=evalsha ") && ours.contains(" name= "), "{ours}");
 
-    let other = Client::new(Backend::from(RedisDriver::connect_url(&server.url()).await.unwrap()));
+    let other = Client::new(Backend::from(RedisDriver::connect(&server.url()).await.unwrap()));
     assert!(other.lock("a").try_acquire().await.unwrap().is_none());
     let waiting = tokio::spawn({
         let lock = client.lock("b");
@@ -96,7 +96,7 @@ async fn a_given_connection_that_ends_is_said_to_have() {
 #[tokio::test]
 async fn a_connection_to_another_server_than_the_configuration_names_is_refused() {
     let (one, other) = (server(), server());
-    let refused = async |config| RedisDriver::connect_on(connection(&one).await, config).await.unwrap_err();
+    let refused = async |config| RedisDriver::on(connection(&one).await, config).await.unwrap_err();
     let error = refused(config(&other)).await;
     assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
     assert!(error.message().contains("different servers"), "{error}");
@@ -115,7 +115,7 @@ async fn a_given_client_says_where_to_and_as_whom() {
         let url = format!("redis://127.0.0.1:{}/3?protocol={protocol}", server.port());
         let elsewhere = RedisConfig::tcp("no-such-host.invalid", 1).database(5).name("tenure");
         let theirs = redis::Client::open(url).unwrap();
-        let driver = RedisDriver::connect_on(theirs, elsewhere).await.unwrap();
+        let driver = RedisDriver::on(theirs, elsewhere).await.unwrap();
         let client = Client::new(Backend::from(driver));
         let guard = client.lock("a").acquire().await.unwrap();
         assert_eq!(server.cli(&["EXISTS", "{tenure:a}"]).unwrap().int(), Some(0), "in the database 0");
@@ -140,7 +140,7 @@ async fn a_command_whose_reply_is_lost_is_not_sent_again() {
     let server = server();
     let proxy = TcpProxy::start(server.port()).unwrap();
     let theirs = redis::Client::open(server.url_through(proxy.port())).unwrap();
-    let driver = RedisDriver::connect_on(theirs, RedisConfig::default()).await.unwrap();
+    let driver = RedisDriver::on(theirs, RedisConfig::default()).await.unwrap();
     let locks = std::sync::Arc::clone(Backend::from(driver).locks());
     let calls = || {
         let stats = server.cli(&["INFO", "commandstats"]).unwrap().text();
@@ -180,6 +180,6 @@ async fn a_given_client_leads_to_one_server() {
     let server = server();
     let theirs = redis::Client::open(server.url()).unwrap();
     let cluster = RedisConfig::from_url(&format!("redis+cluster://127.0.0.1:{}", server.port())).unwrap();
-    let error = RedisDriver::connect_on(theirs, cluster).await.unwrap_err();
+    let error = RedisDriver::on(theirs, cluster).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
 }

@@ -25,7 +25,7 @@ fn peak() -> u64 {
 async fn through(proxy: &TcpProxy, protocol: u32) -> Client {
     let url = format!("redis://127.0.0.1:{}/?protocol=resp{protocol}", proxy.port());
     let config = RedisConfig::from_url(&url).unwrap().response_timeout(LIMIT).unwrap();
-    let driver: Backend = RedisDriver::connect(config).await.unwrap().into();
+    let driver: Backend = RedisDriver::connect_with(config).await.unwrap().into();
     Client::builder(driver).op_timeout(LIMIT).build().unwrap()
 }
 

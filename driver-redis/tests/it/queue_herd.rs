@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 const CLIENTS: usize = 100;
 
 async fn engine(server: &RedisServer) -> Queue<Vec<u8>> {
-    let client = tenure_core::Client::new(RedisDriver::connect_url(&server.unix_url()).await.unwrap());
+    let client = tenure_core::Client::new(RedisDriver::connect(&server.unix_url()).await.unwrap());
     client.queue_of_bytes(b"jobs").unwrap()
 }
 

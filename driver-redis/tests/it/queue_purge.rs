@@ -14,7 +14,7 @@ use tenure_testkit::RedisServer;
 const BATCH: usize = 256;
 
 async fn engine(server: &RedisServer, jobs: &QueueName) -> Queue<Vec<u8>> {
-    let client = tenure_core::Client::new(RedisDriver::connect_url(&server.unix_url()).await.unwrap());
+    let client = tenure_core::Client::new(RedisDriver::connect(&server.unix_url()).await.unwrap());
     client.queue_of_bytes(jobs.as_bytes()).unwrap()
 }
 

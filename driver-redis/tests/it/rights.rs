@@ -97,7 +97,7 @@ async fn each_missing_command_is_named() {
     for missing in commands() {
         let rest: Vec<&str> = commands().into_iter().filter(|command| *command != missing).collect();
         let url = user(&server, &PLACES, &rest);
-        let outcome = RedisDriver::connect_url(&url).await;
+        let outcome = RedisDriver::connect(&url).await;
         if ["+ping", "+info"].contains(&missing) {
             assert!(outcome.is_ok(), "{missing} is optional: a refused ping is an answer too");
             continue;
@@ -112,9 +112,9 @@ async fn each_missing_command_is_named() {
 async fn what_could_not_be_checked_is_noted() {
     let server = server();
     let rest: Vec<&str> = commands().into_iter().filter(|command| *command != "+info").collect();
-    let driver = RedisDriver::connect_url(&user(&server, &PLACES, &rest)).await.unwrap();
+    let driver = RedisDriver::connect(&user(&server, &PLACES, &rest)).await.unwrap();
     assert!(driver.notes().remarks()[0].contains("info"), "{:?}", driver.notes());
-    let driver = RedisDriver::connect_url(&user(&server, &PLACES, &commands())).await.unwrap();
+    let driver = RedisDriver::connect(&user(&server, &PLACES, &commands())).await.unwrap();
     assert!(driver.notes().remarks().is_empty(), "{:?}", driver.notes());
     assert!(driver.notes().server_version().is_some());
 }
@@ -123,7 +123,7 @@ async fn what_could_not_be_checked_is_noted() {
 async fn only_the_list_of_held_locks_needs_the_right_to_scan() {
     let server = server();
     let url = user(&server, &PLACES, &commands());
-    let client = tenure_core::Client::new(RedisDriver::connect_url(&url).await.unwrap());
+    let client = tenure_core::Client::new(RedisDriver::connect(&url).await.unwrap());
     let _guard = client.lock("jobs/a").acquire().await.unwrap();
     let mut held = client.held_locks("jobs/");
     let error = held.next().await.unwrap_err();
@@ -137,7 +137,7 @@ async fn only_the_list_of_held_locks_needs_the_right_to_scan() {
 #[tokio::test]
 async fn the_list_leaves_out_what_is_no_lock() {
     let server = server();
-    let client = tenure_core::Client::new(RedisDriver::connect_url(&server.url()).await.unwrap());
+    let client = tenure_core::Client::new(RedisDriver::connect(&server.url()).await.unwrap());
     let _guard = client.lock("a").acquire().await.unwrap();
     server.cli(&["RPUSH", "tenure:list", "x"]).unwrap();
     server.cli(&["PEXPIRE", "tenure:list", "60000"]).unwrap();
@@ -156,7 +156,7 @@ async fn missing_keys_and_channels_are_named() {
     let server = server();
     for missing in PLACES {
         let rest: Vec<&str> = PLACES.into_iter().filter(|place| *place != missing).collect();
-        let error = RedisDriver::connect_url(&user(&server, &rest, &commands())).await.expect_err(missing);
+        let error = RedisDriver::connect(&user(&server, &rest, &commands())).await.expect_err(missing);
         assert_eq!(error.kind(), ErrorKind::Denied, "{missing}: {error}");
         assert!(error.message().contains(missing), "{missing}: {error}");
     }
@@ -213,7 +213,7 @@ async fn without_the_right_to_let_keys_end_no_key_stays() {
 async fn what_a_script_did_before_it_was_refused_a_command_is_undone() {
     let server = server();
     let url = user(&server, &PLACES, &commands());
-    let client = tenure_core::Client::new(RedisDriver::connect_url(&url).await.unwrap());
+    let client = tenure_core::Client::new(RedisDriver::connect(&url).await.unwrap());
     let owner = OwnerId::new();
     let outer = client.reentrant("r", &owner).ttl(LONG).acquire().await.unwrap();
     server.cli(&["ACL", "SETUSER", "u", "-zrem"]).unwrap(); // what an entry does once it is made

@@ -43,7 +43,7 @@ async fn attempts_to_connect_leave_nothing_open() {
 #[tokio::test]
 async fn a_wait_survives_a_silence_longer_than_its_lease() {
     let mut server = server();
-    let driver = RedisDriver::connect_url(&server.url()).await.unwrap();
+    let driver = RedisDriver::connect(&server.url()).await.unwrap();
     let presence = Duration::from_millis(60);
     let client = tenure_core::Client::builder(driver).presence(presence).build().unwrap();
     let ttl = Duration::from_millis(600);

@@ -141,7 +141,7 @@ async fn a_servers_counter_that_ran_away_is_taken_over_by_nobody() {
         let mut builder = Redlock::builder().restarts(Restarts::Durable);
         for (i, server) in servers.iter().enumerate() {
             let config = RedisConfig::from_url(&server.unix_url()).unwrap();
-            builder = builder.node(format!("n{i}"), RedisDriver::connect(config).await.unwrap().node());
+            builder = builder.node(format!("n{i}"), RedisDriver::connect_with(config).await.unwrap().node());
         }
         let driver = builder.build().unwrap();
         let mut last = 0;
@@ -190,7 +190,7 @@ async fn nodes_that_do_not_believe_in_the_floor_make_no_quorum_and_say_so() {
     let mut builder = Redlock::builder().restarts(Restarts::Durable).fence_floor(floor);
     for (i, server) in servers.iter().enumerate() {
         let config = RedisConfig::from_url(&server.unix_url()).unwrap();
-        builder = builder.node(format!("n{i}"), RedisDriver::connect(config).await.unwrap().node());
+        builder = builder.node(format!("n{i}"), RedisDriver::connect_with(config).await.unwrap().node());
     }
     let driver = builder.build().unwrap();
     let behind = -2 * i64::try_from(micros(CLOCKS_APART) / 24).unwrap();

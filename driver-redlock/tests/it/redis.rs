@@ -21,7 +21,7 @@ async fn nodes(servers: &[RedisServer]) -> Vec<Arc<dyn QuorumNode>> {
     let mut nodes = Vec::new();
     for server in servers {
         let config = RedisConfig::from_url(&server.unix_url()).unwrap();
-        nodes.push(RedisDriver::connect(config).await.unwrap().node());
+        nodes.push(RedisDriver::connect_with(config).await.unwrap().node());
     }
     nodes
 }

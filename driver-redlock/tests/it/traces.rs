@@ -234,7 +234,7 @@ fn alike(one: &Said, other: &Said) -> bool {
 
 async fn nodes(server: &RedisServer, worker: u64) -> [Node; 2] {
     let url = format!("{}?prefix=t{worker}&response_timeout_ms=20000", server.unix_url());
-    let server_node = RedisDriver::connect(RedisConfig::from_url(&url).unwrap()).await.unwrap().node();
+    let server_node = RedisDriver::connect_with(RedisConfig::from_url(&url).unwrap()).await.unwrap().node();
     let mut direct: RespClient = server.connect().unwrap();
     let expire = move |name: &LockName| {
         let key = format!("t{worker}:{name}");

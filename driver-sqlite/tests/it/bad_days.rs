@@ -17,7 +17,7 @@ fn file(folder: &TempDir) -> PathBuf {
 }
 
 async fn open(path: &Path) -> Result<SqliteDriver, Error> {
-    SqliteDriver::open(SqliteConfig::new(path)?).await
+    SqliteDriver::connect_with(SqliteConfig::new(path)?).await
 }
 
 async fn client(path: &Path) -> Client {

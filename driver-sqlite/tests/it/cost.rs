@@ -41,7 +41,7 @@ impl Counting<'_> {
 async fn every_method_is_one_transaction_and_a_look_writes_nothing() {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("locks.db");
-    let driver = SqliteDriver::open(SqliteConfig::new(&file).unwrap()).await.unwrap();
+    let driver = SqliteDriver::connect_with(SqliteConfig::new(&file).unwrap()).await.unwrap();
     let mut counting = Counting { file: &file, seen: Vec::new() };
     let (name, ttl) = (LockName::new("a").unwrap(), Ttl::new(Duration::from_secs(60)).unwrap());
     let request = |token| AcquireRequest::new(name.clone(), token, ttl);

@@ -10,7 +10,7 @@ use tenure_core::{Client, ErrorKind, LockName, OwnerToken};
 use tenure_sqlite::{SqliteConfig, SqliteDriver};
 
 async fn driver(path: &Path) -> SqliteDriver {
-    SqliteDriver::open(SqliteConfig::new(path).unwrap()).await.unwrap()
+    SqliteDriver::connect_with(SqliteConfig::new(path).unwrap()).await.unwrap()
 }
 
 /// Names that would be something else if they were text, a pattern, or part of a statement.

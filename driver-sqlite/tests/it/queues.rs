@@ -28,7 +28,7 @@ impl Lab {
     }
 
     async fn open(&self) -> SqliteDriver {
-        SqliteDriver::open(SqliteConfig::new(self.file()).unwrap()).await.unwrap()
+        SqliteDriver::connect_with(SqliteConfig::new(self.file()).unwrap()).await.unwrap()
     }
 
     /// Returns when the driver's thread has closed the file.

@@ -77,7 +77,7 @@ async fn connected(
         [one] => Topology::Single(server(one)),
         all => Topology::Cluster(all.iter().map(|name| server(name)).collect()),
     };
-    let locks = Driver::connect_on(scene.clone(), RedisConfig::new(topology)).await;
+    let locks = Driver::on(scene.clone(), RedisConfig::new(topology)).await;
     (scene, locks)
 }
 

@@ -91,7 +91,7 @@ async fn cluster(answer: impl Fn(&str) -> Option<Answer> + Send + Sync + 'static
     let config = RedisConfig::new(Topology::Cluster(vec![a]));
     let before = fine.clone();
     scene.answers(move |_, command| Ok(before(command)));
-    let locks = Driver::connect_on(scene.clone(), config).await.unwrap();
+    let locks = Driver::on(scene.clone(), config).await.unwrap();
     scene.answers(move |at, command| {
         let by_name = called(command).map_or(command, |call| call.script);
         let odd = (*at == b).then(|| answer(by_name.split(' ').next().unwrap())).flatten();
@@ -169,7 +169,7 @@ async fn what_is_kept_from_the_user_is_a_note() {
         _ => Ok(fit(command).unwrap()),
     });
     let settings = RedisSettings::default().eviction(Eviction::Allow);
-    let locks = Driver::connect_on(scene, RedisConfig::tcp("a", 1).settings(settings)).await.unwrap();
+    let locks = Driver::on(scene, RedisConfig::tcp("a", 1).settings(settings)).await.unwrap();
     let checkup = locks.examine().await.unwrap();
     let rights = of(&checkup, "the server", Topic::Rights);
     assert!(rights[0].0 == Concern::Note && rights[0].1.contains("the rule +delifeq"), "{rights:?}");

@@ -77,7 +77,7 @@ async fn what_is_promised_follows_from_where_the_keys_are() {
         for (fences, fencing) in [(Fences::ClockSeeded, F::ClockSeeded), (Fences::Counter, F::StrictUnlessDataLoss)] {
             let settings = RedisSettings::default().fences(fences).max_waiters(9).unwrap();
             let config = RedisConfig::new(topology.clone()).settings(settings.max_backlog(8).unwrap());
-            let driver = Driver::connect_on(scene.clone(), config).await.unwrap();
+            let driver = Driver::on(scene.clone(), config).await.unwrap();
             let locks = DistributedLock::capabilities(&driver);
             assert_eq!((locks.exclusion, locks.fencing, locks.waiting), (exclusion, fencing, Waiting::Fifo));
             assert_eq!((locks.max_waiters, locks.renew_batch, locks.max_fences), (Some(9), 100, 8));
@@ -112,7 +112,7 @@ async fn two_configurations_are_of_the_same_data_if_they_name_the_same_servers_a
     let scene = Scene::new();
     fit_or(&scene, |_, command, _| panic!("{command}"));
     let identity = async |config: RedisConfig| {
-        let driver = Driver::connect_on(scene.clone(), config).await.unwrap();
+        let driver = Driver::on(scene.clone(), config).await.unwrap();
         driver.0.identity.clone()
     };
     let one = identity(RedisConfig::tcp("a", 1)).await;
@@ -143,7 +143,7 @@ async fn a_cluster_is_asked_once_for_each_slot_and_each_name_has_its_own_answer(
             _ => Ok(Reply::Array(call.keys.iter().map(|key| Reply::Int(key.len() as i64)).collect())),
         }
     });
-    let driver = Driver::connect_on(scene.clone(), cluster_of(&[server("a")])).await.unwrap();
+    let driver = Driver::on(scene.clone(), cluster_of(&[server("a")])).await.unwrap();
     let holds = names.map(|text| Hold::new(name(text), OwnerToken::random()));
     let answers = driver.renew(Ttl::DEFAULT, &holds).await;
     assert_eq!((answers.len(), scene.calls("renew").len()), (6, 5));
@@ -164,7 +164,7 @@ async fn one_server_renews_all_in_one_script_whose_failure_is_everybodys() {
     let answer = Arc::new(Mutex::new(Ok(Reply::Int(1_000))));
     let answers = Arc::clone(&answer);
     fit_or(&scene, move |_, _, _| answers.lock().unwrap().clone());
-    let driver = Driver::connect_on(scene.clone(), alone(RedisSettings::default())).await.unwrap();
+    let driver = Driver::on(scene.clone(), alone(RedisSettings::default())).await.unwrap();
     let holds = ["one", "two", "three"].map(|text| Hold::new(name(text), OwnerToken::random()));
     for answer in driver.renew(Ttl::DEFAULT, &holds).await {
         assert_eq!(answer.unwrap(), Renewed::Extended { ttl: ms(1_000) });
@@ -196,7 +196,7 @@ async fn a_release_that_met_only_dead_waiters_goes_on_until_somebody_has_the_tur
         }
         _ => panic!("{command}"),
     });
-    let driver = Driver::connect_on(scene.clone(), alone(RedisSettings::default())).await.unwrap();
+    let driver = Driver::on(scene.clone(), alone(RedisSettings::default())).await.unwrap();
     *left.lock().unwrap() = 3;
     assert_eq!(driver.release(&hold(&attempt("a"))).await.unwrap(), Released::Released);
     assert_eq!(scene.calls("pass").len(), 3);
@@ -238,7 +238,7 @@ async fn after_a_new_connection_the_server_is_looked_at_once_before_it_grants_an
     let info = Arc::new(Mutex::new(Ok(text("redis_version:7.0.15\r\n"))));
     let is = |answer: Answer| *info.lock().unwrap() = answer;
     tell(&scene, &info);
-    let driver = Driver::connect_on(scene.clone(), alone(RedisSettings::default())).await.unwrap();
+    let driver = Driver::on(scene.clone(), alone(RedisSettings::default())).await.unwrap();
     assert_eq!(driver.notes().server_version(), Some("7.0.15"));
     let grant = async || driver.acquire(&attempt("n")).await.map(drop).map_err(|error| error.kind());
     let crowd = async || join_all((0..5).map(|_| grant())).await;
@@ -263,10 +263,10 @@ async fn after_a_new_connection_the_server_is_looked_at_once_before_it_grants_an
     assert_eq!(scene.calls("rights").len(), 2, "rights were tried at the start");
 
     is(Ok(text(EVICTING)));
-    let refused = Driver::connect_on(scene.clone(), alone(RedisSettings::default())).await.unwrap_err();
+    let refused = Driver::on(scene.clone(), alone(RedisSettings::default())).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Misconfigured);
     let told = alone(RedisSettings::default().eviction(Eviction::Allow));
-    let allowed = Driver::connect_on(scene.clone(), told).await.unwrap();
+    let allowed = Driver::on(scene.clone(), told).await.unwrap();
     assert!(allowed.notes().remarks()[0].contains("allkeys-lru"));
 }
 
@@ -275,7 +275,7 @@ async fn a_node_of_a_cluster_that_is_away_keeps_nobody_from_the_others() {
     let (scene, [a, b]) = (Scene::new(), ["a", "b"].map(server));
     let info = Arc::new(Mutex::new(Ok(text("redis_mode:cluster\r\n"))));
     tell(&scene, &info);
-    let driver = Driver::connect_on(scene.clone(), cluster_of(std::slice::from_ref(&a))).await.unwrap();
+    let driver = Driver::on(scene.clone(), cluster_of(std::slice::from_ref(&a))).await.unwrap();
     let at =
         |node: &Address| (0..).map(|number| format!("n{number}")).find(|text| home(&format!("tenure:{text}")) == *node);
     let [here, there] = [&a, &b].map(|node| attempt(&at(node).unwrap()));
@@ -300,7 +300,7 @@ async fn a_node_of_a_cluster_that_is_away_keeps_nobody_from_the_others() {
 async fn who_waits_when_the_driver_is_closed_asks_once_more() {
     let scene = Scene::new();
     fit_or(&scene, |_, command, _| panic!("{command}"));
-    let driver = Driver::connect_on(scene.clone(), alone(RedisSettings::default())).await.unwrap();
+    let driver = Driver::on(scene.clone(), alone(RedisSettings::default())).await.unwrap();
     let one = attempt("a");
     let mut watch = DistributedLock::watch(&driver, &one.name, &one.token).await.unwrap();
     driver.close().await;
@@ -350,7 +350,7 @@ async fn a_lock_that_nobody_waits_for_is_released_by_its_value_where_it_is() {
     });
     for config in [cluster_of(&[server("a")]), RedisConfig::tcp("c", 1)] {
         let probed = deleted.lock().unwrap().len();
-        let driver = Driver::connect_on(scene.clone(), config).await.unwrap();
+        let driver = Driver::on(scene.clone(), config).await.unwrap();
         let tried = deleted.lock().unwrap()[probed..].to_vec();
         assert!(tried.iter().all(|words| words.contains("%rights-") && words.ends_with(' ')), "{tried:?}");
         assert_eq!(tried.len(), driver.servers().homes().len(), "it is tried at every server");
@@ -372,7 +372,7 @@ async fn a_value_that_is_another_one_by_now_is_left_to_the_script_and_so_are_the
     let answers = Arc::clone(&answer);
     valkey(&scene, move |_, _, _| answers.lock().unwrap().clone());
     let is = |new: Answer| *answer.lock().unwrap() = new;
-    let driver = Driver::connect_on(scene.clone(), RedisConfig::tcp("a", 1)).await.unwrap();
+    let driver = Driver::on(scene.clone(), RedisConfig::tcp("a", 1)).await.unwrap();
     let tries = || scene.sent_that_begin("DELIFEQ ");
     let held = taken(&driver, "n").await;
     assert_eq!((tries(), scripts(&scene, &driver, &held).await, tries()), (1, 1, 2));
@@ -392,7 +392,7 @@ async fn a_value_that_is_another_one_by_now_is_left_to_the_script_and_so_are_the
         let held = taken(&driver, "n").await;
         assert_eq!((scripts(&scene, &driver, &held).await, tries()), (1, 5), "turn {turn}: once refused, never again");
     }
-    let told = Driver::connect_on(scene.clone(), RedisConfig::tcp("a", 1)).await.unwrap();
+    let told = Driver::on(scene.clone(), RedisConfig::tcp("a", 1)).await.unwrap();
     assert_eq!(told.notes().remarks(), [check::NO_DELIFEQ]);
     assert_eq!(scripts(&scene, &told, &taken(&told, "n").await).await, 1);
 }

@@ -18,7 +18,7 @@ use crate::job::Job;
 const PERIOD: Duration = Duration::from_millis(5);
 
 pub(crate) async fn sqlite(job: &Job) -> Outcome<Backend> {
-    Ok(SqliteDriver::open_url(&format!("sqlite:{}/ours.db", job.path)).await?.into())
+    Ok(SqliteDriver::connect(&format!("sqlite:{}/ours.db", job.path)).await?.into())
 }
 
 client_of!(

@@ -45,7 +45,7 @@ impl Client {
     }
 
     pub(crate) async fn with(config: RedisConfig) -> Self {
-        let backend = Backend::from(RedisDriver::connect(config).await.unwrap());
+        let backend = Backend::from(RedisDriver::connect_with(config).await.unwrap());
         Self {
             locks: Arc::clone(backend.locks()),
             reentrant: Arc::clone(backend.reentrant().unwrap()),

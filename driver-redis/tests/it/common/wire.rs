@@ -112,7 +112,7 @@ impl Wire {
 
     /// A driver over this connection.
     pub(crate) async fn driver(&self, settings: RedisSettings) -> Driver<Self> {
-        Driver::connect_on(self.clone(), RedisConfig::default().settings(settings)).await.unwrap()
+        Driver::on(self.clone(), RedisConfig::default().settings(settings)).await.unwrap()
     }
 
     /// The channel of the driver over this connection, and the receiver of its messages.

@@ -36,7 +36,7 @@ async fn connected(answer: impl Fn(Called<'_>) -> Answer + Send + Sync + 'static
         None => answer(called(command).unwrap_or_else(|| panic!("{command}"))),
     });
     let settings = RedisSettings::default().max_backlog(8).unwrap();
-    let driver = Driver::connect_on(scene.clone(), RedisConfig::tcp("a", 1).settings(settings)).await.unwrap();
+    let driver = Driver::on(scene.clone(), RedisConfig::tcp("a", 1).settings(settings)).await.unwrap();
     (scene, driver)
 }
 
@@ -232,7 +232,7 @@ async fn the_queues_of_a_cluster_are_told_in_order_over_all_their_groups() {
         _ => Ok(fit(command).unwrap_or_else(|| panic!("{command}"))),
     });
     let config = RedisConfig::new(Topology::Cluster(vec![a]));
-    let driver = Driver::connect_on(scene.clone(), config).await.unwrap();
+    let driver = Driver::on(scene.clone(), config).await.unwrap();
     let count = living.len();
     for (max, whole) in [(1_000, true), (count, true), (count - 1, false), (37, false)] {
         let page = driver.list_queues(None, max).await.unwrap();

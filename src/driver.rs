@@ -1,18 +1,14 @@
-//! The driver's side: the traits and capabilities of a backend.
+//! The capabilities of a backend, the limits of its values, and backends as values.
 //!
-//! A driver depends on `tenure-core` alone, and its author reads the documentation of [`DistributedLock`]. For programs
-//! that use locks, this module has the capabilities that a driver declares
+//! A program that uses locks needs these names only to look at what its driver declares
 //! ([`Client::capabilities`](crate::Client::capabilities),
 //! [`reentrant_capabilities`](crate::Client::reentrant_capabilities),
 //! [`census_capabilities`](crate::Client::census_capabilities) and
-//! [`queue_capabilities`](crate::Client::queue_capabilities)), and the requests and answers of mocks of the traits.
+//! [`queue_capabilities`](crate::Client::queue_capabilities)), or to connect a driver by itself. The traits of drivers,
+//! their requests, answers and mocks are in the crate `tenure-core`, on which a driver depends.
 
 pub use tenure_core::driver::{
-    AcquireRequest, Acquisition, Attempts, Backend, BackendUrl, Begun, Busy, Census, CensusCapabilities, CensusOrder,
-    CensusPlace, Delay, DelayQueue, DistributedLock, Doctor, Due, Exclusion, Exited, Extended, Extension, Fencing,
-    Grant, Handing, HeldPage, Hold, Introspection, KeyedConcurrency, Lease, LeaseInstant, LeaseRange, LockCapabilities,
-    LockTurn, NewMessage, Next, OwnerScope, Parking, Payload, QueueCapabilities, QueueRouter, QueueWake, Queueing,
-    RawDelivery, Receipt, ReceiveRequest, Received, ReentrantCapabilities, ReentrantEntry, ReentrantHold,
-    ReentrantLock, Released, Renewed, Revocation, Settle, Signal, Ttl, TtlRange, TurnGiven, WaitersCounted, Waiting,
-    WakeHandle, WakeRouter, Watch,
+    Attempts, Backend, BackendUrl, CensusCapabilities, CensusOrder, Delay, Exclusion, Fencing, Introspection,
+    KeyedConcurrency, Lease, LeaseRange, LockCapabilities, OwnerScope, Parking, QueueCapabilities, QueueWake,
+    ReentrantCapabilities, Revocation, Ttl, TtlRange, WaitersCounted, Waiting,
 };

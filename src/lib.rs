@@ -151,8 +151,6 @@
 //! # }).unwrap();
 //! ```
 //!
-//! Code that is generic over drivers is tested with the mocks of the feature `mock`.
-//!
 #![doc = include_str!("../docs/features.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -200,10 +198,6 @@ pub mod redlock;
 #[cfg(feature = "tower")]
 #[cfg_attr(docsrs, doc(cfg(feature = "tower")))]
 pub mod tower;
-
-#[cfg(feature = "mock")]
-#[cfg_attr(docsrs, doc(cfg(feature = "mock")))]
-pub use tenure_core::mock;
 
 pub use config::ClientConfig;
 pub use connect::{Connectors, connect, connect_backend, connect_builder};

@@ -4,8 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::runtime::{is_forked, wait};
-use crate::driver::Payload;
-use crate::queue::{MessageId, Nack, Reason, Settled, Settlement};
+use crate::queue::{MessageId, Nack, Payload, Reason, Settled, Settlement};
 use crate::{Error, FencingToken, Result};
 
 /// A delivered message: [`tenure::queue::Delivery`](crate::queue::Delivery) with calls that block. It is a *lease*:

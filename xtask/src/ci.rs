@@ -35,7 +35,6 @@ const FACADE: &[&str] = &[
     "redlock",
     "redlock,redis",
     "redlock,fred",
-    "mock",
     "tracing",
     "metrics",
     "metrics,tracing",

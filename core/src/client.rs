@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::driver::{
-    Backend, CensusCapabilities, Checkup, Concern, Finding, Hold, LockCapabilities, QueueCapabilities,
+    Backend, CensusCapabilities, Checkup, Concern, ErrorExt as _, Finding, Hold, LockCapabilities, QueueCapabilities,
     ReentrantCapabilities, Topic,
 };
 use crate::engine::local_handover::LocalQueues;

@@ -42,7 +42,7 @@ use futures_util::Stream;
 use tokio::time::{Instant, sleep_until};
 
 use crate::client::Client;
-use crate::driver::{Holder, Inspection, Introspection};
+use crate::driver::{ErrorExt as _, Holder, Inspection, Introspection};
 use crate::engine::hold::Loss;
 use crate::engine::wait::Pause;
 use crate::lock::{Lock, LockGuard, unless_lost};

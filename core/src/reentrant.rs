@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::client::Client;
-use crate::driver::{Exited, Holder, ReentrantEntry};
+use crate::driver::{ErrorExt as _, Exited, Holder, ReentrantEntry};
 use crate::engine::hold::HeldEntry;
 use crate::engine::local_handover::LocalQueues;
 use crate::engine::shared::Shared;

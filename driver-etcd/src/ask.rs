@@ -7,7 +7,7 @@ use std::future::Future;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tenure_core::driver::{AcquireRequest, Acquisition, Begun, Busy, Grant, LeaseInstant, Queueing};
+use tenure_core::driver::{AcquireRequest, Acquisition, Begun, Busy, ErrorExt as _, Grant, LeaseInstant, Queueing};
 use tenure_core::{Error, ErrorKind, OwnerId, OwnerToken, Result};
 use tokio::time::Instant;
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use etcd_client::{Compare, CompareOp};
-use tenure_core::driver::Backend;
+use tenure_core::driver::{Backend, ErrorExt as _};
 use tenure_core::{Error, ErrorKind, FencingToken, LockName, Result};
 
 use crate::config::EtcdConfig;

@@ -2,7 +2,7 @@
 
 use std::error::Error as StdError;
 
-use tenure_core::driver::{reason, tls_fault};
+use tenure_core::driver::{ErrorExt as _, reason, tls_fault};
 use tenure_core::{Error, ErrorKind};
 
 pub(crate) type EtcdError = etcd_client::Error;

@@ -1,7 +1,7 @@
 //! Keeping leases alive.
 
 use futures_util::future::join_all;
-use tenure_core::driver::{Renewed, Ttl};
+use tenure_core::driver::{ErrorExt as _, Renewed, Ttl};
 use tenure_core::{Error, ErrorKind, FencingToken, OwnerId, OwnerToken, Result};
 
 use crate::answer::{self, HoldSeen, Tried};

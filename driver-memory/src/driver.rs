@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tenure_core::driver::Backend;
+use tenure_core::driver::{Backend, ErrorExt as _};
 use tenure_core::rules::locks::Waiter;
 use tenure_core::{Error, ErrorKind, FenceFloor, LockName, OwnerToken, Result};
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use mysql_async::prelude::Queryable as _;
 use mysql_async::{Conn, Row, Value};
-use tenure_core::driver::reconnected;
+use tenure_core::driver::{ErrorExt as _, reconnected};
 use tenure_core::{Error, ErrorKind, Result};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout};

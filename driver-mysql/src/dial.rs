@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use mysql_async::{Conn, Opts, OptsBuilder};
+use tenure_core::driver::ErrorExt as _;
 use tenure_core::{Error, ErrorKind, Result};
 use tokio::task::JoinSet;
 use tokio::time::timeout;

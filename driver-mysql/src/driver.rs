@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mysql_async::{Row, Value};
-use tenure_core::driver::Backend;
+use tenure_core::driver::{Backend, ErrorExt as _};
 use tenure_core::{LockName, Result};
 use tokio::time::timeout;
 

@@ -5,9 +5,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use mysql_async::{Row, Value};
 use tenure_core::driver::{
-    AcquireRequest, Acquisition, Begun, Busy, DistributedLock, Exclusion, Exited, Fencing, ForceReleased, Grant, Hold,
-    Holder, Inspection, LockCapabilities, OwnerScope, ReentrantCapabilities, ReentrantEntry, ReentrantHold,
-    ReentrantLock, Released, Renewed, Tombstones, Ttl, TtlRange, Waiting, Watch,
+    AcquireRequest, Acquisition, Begun, Busy, DistributedLock, ErrorExt as _, Exclusion, Exited, Fencing,
+    ForceReleased, Grant, Hold, Holder, Inspection, LockCapabilities, OwnerScope, ReentrantCapabilities,
+    ReentrantEntry, ReentrantHold, ReentrantLock, Released, Renewed, Tombstones, Ttl, TtlRange, Waiting, Watch,
 };
 use tenure_core::{Error, ErrorKind, FencingToken, Label, LockName, OwnerId, OwnerToken, Result};
 

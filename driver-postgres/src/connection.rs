@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tenure_core::driver::{Handed, QueueRouter, WakeRouter, reconnected};
+use tenure_core::driver::{ErrorExt as _, Handed, QueueRouter, WakeRouter, reconnected};
 use tenure_core::queue::QueueName;
 use tenure_core::{Error, ErrorKind, FencingToken, OwnerToken, Result};
 use tokio::runtime::Handle;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tenure_core::driver::Backend;
+use tenure_core::driver::{Backend, ErrorExt as _};
 use tenure_core::{LockName, Result};
 use tokio_postgres::Row;
 

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tenure_core::driver::{
-    AcquireRequest, Acquisition, Begun, Busy, DistributedLock, Exclusion, Exited, Fencing, ForceReleased, Grant,
-    Handing, Hold, Holder, Inspection, LockCapabilities, OwnerScope, Queueing, ReentrantCapabilities, ReentrantEntry,
-    ReentrantHold, ReentrantLock, Released, Renewed, Tombstones, Ttl, TtlRange, Waiting, Watch,
+    AcquireRequest, Acquisition, Begun, Busy, DistributedLock, ErrorExt as _, Exclusion, Exited, Fencing,
+    ForceReleased, Grant, Handing, Hold, Holder, Inspection, LockCapabilities, OwnerScope, Queueing,
+    ReentrantCapabilities, ReentrantEntry, ReentrantHold, ReentrantLock, Released, Renewed, Tombstones, Ttl, TtlRange,
+    Waiting, Watch,
 };
 use tenure_core::{Error, ErrorKind, FencingToken, Label, LockName, OwnerId, OwnerToken, Result};
 use tokio_postgres::Row;

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::Result;
-use tenure_core::driver::{AcquireRequest, Acquisition, Ballot, Begun, Busy, Grant, Queueing, Vote, Waiting, Watch};
+use tenure_core::driver::{
+    AcquireRequest, Acquisition, Ballot, Begun, Busy, ErrorExt as _, Grant, Queueing, Vote, Waiting, Watch,
+};
 use tokio::time::sleep;
 
 use crate::quorum::{Decision, Defeat, NodeSet, at_majority};

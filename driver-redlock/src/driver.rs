@@ -7,8 +7,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use tenure_core::driver::{
-    AcquireRequest, Acquisition, Backend, CountedReentry, DistributedLock, Exclusion, Fencing, ForceReleased, Hold,
-    Inspection, Introspection, LockCapabilities, Released, Renewed, Revocation, Ttl, TtlRange, Waiting, Watch,
+    AcquireRequest, Acquisition, Backend, CountedReentry, DistributedLock, ErrorExt as _, Exclusion, Fencing,
+    ForceReleased, Hold, Inspection, Introspection, LockCapabilities, Released, Renewed, Revocation, Ttl, TtlRange,
+    Waiting, Watch,
 };
 use tenure_core::{FencingToken, LockName, OwnerToken, Result};
 

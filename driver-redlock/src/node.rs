@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use tenure_core::driver::{Ballot, Hold, LeaseInstant, QuorumNode, Raised, Released, Renewed, Ttl, Vote, Watch};
+use tenure_core::driver::{
+    Ballot, ErrorExt as _, Hold, LeaseInstant, QuorumNode, Raised, Released, Renewed, Ttl, Vote, Watch,
+};
 use tenure_core::{Error, ErrorKind, FencingToken, LockName, OwnerToken, Result};
 
 use crate::telemetry;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use tenure_core::driver::{ForceReleased, Hold, LeaseInstant, Released};
+use tenure_core::driver::{ErrorExt as _, ForceReleased, Hold, LeaseInstant, Released};
 use tenure_core::{Error, FencingToken, LockName, Result};
 
 use crate::background::{Chore, undo_all};

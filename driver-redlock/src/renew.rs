@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use tenure_core::driver::{AcquireRequest, Acquisition, Ballot, Hold, Renewed, Ttl, Vote};
+use tenure_core::driver::{AcquireRequest, Acquisition, Ballot, ErrorExt as _, Hold, Renewed, Ttl, Vote};
 use tenure_core::{Error, ErrorKind, Result};
 
 use crate::quorum::{NodeSet, RenewTally, Verdict};

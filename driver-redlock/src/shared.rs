@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use fnv::FnvHasher;
-use tenure_core::driver::{Electorate, LeaseInstant, ProcessOwners};
+use tenure_core::driver::{Electorate, ErrorExt as _, LeaseInstant, ProcessOwners};
 use tenure_core::{Error, ErrorKind, FenceFloor, FencingToken, LockName, Result};
 
 use crate::background::{Background, Chore};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tenure_core::driver::{
-    AcquireRequest, Acquisition, DistributedLock, Exclusion, Fencing, ForceReleased, Hold, Inspection,
+    AcquireRequest, Acquisition, DistributedLock, ErrorExt as _, Exclusion, Fencing, ForceReleased, Hold, Inspection,
     LockCapabilities, Released, Renewed, Ttl, TtlRange, Waiting, Watch,
 };
 use tenure_core::rules::locks::{self, Claimant, MOST_FENCES};

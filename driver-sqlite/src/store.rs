@@ -9,7 +9,7 @@ use std::time::Duration;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 use rustix::fs::FlockOperation;
-use tenure_core::driver::CredibleFences;
+use tenure_core::driver::{CredibleFences, ErrorExt as _};
 use tenure_core::{Error, ErrorKind, FencingToken, Result};
 
 use crate::bell::{Belfry, Bell, Ear, Letter};

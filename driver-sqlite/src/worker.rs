@@ -3,6 +3,7 @@
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use tenure_core::driver::ErrorExt as _;
 use tenure_core::{Error, ErrorKind, Result};
 use tokio::sync::oneshot;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use futures_util::future::try_join_all;
-use tenure_core::driver::{Census, CensusCapabilities, CensusOrder, CensusPlace, HeldLock, HeldPage};
+use tenure_core::driver::{Census, CensusCapabilities, CensusOrder, CensusPlace, ErrorExt as _, HeldLock, HeldPage};
 use tenure_core::{Error, ErrorKind, LockName, Result};
 
 use crate::call;

@@ -6,7 +6,7 @@ mod tests;
 use std::ops::RangeInclusive;
 
 use futures_util::future::join_all;
-use tenure_core::driver::one_line;
+use tenure_core::driver::{ErrorExt as _, one_line};
 use tenure_core::{Error, ErrorKind, Result};
 
 use crate::call::Calls;

@@ -1,5 +1,6 @@
 //! Damaged data, which no script has written: its key, and how to repair it.
 
+use tenure_core::driver::ErrorExt as _;
 use tenure_core::{Error, ErrorKind};
 
 use crate::error::ExecError;

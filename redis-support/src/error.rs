@@ -5,7 +5,7 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 
-use tenure_core::driver::{one_line, reason, tls_fault};
+use tenure_core::driver::{ErrorExt as _, one_line, reason, tls_fault};
 use tenure_core::{Error, ErrorKind};
 
 use crate::keyspace::Keyspace;

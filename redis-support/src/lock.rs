@@ -14,8 +14,8 @@ use async_trait::async_trait;
 use futures_util::FutureExt as _;
 use futures_util::future::join_all;
 use tenure_core::driver::{
-    AcquireRequest, Acquisition, Backend, DistributedLock, Exclusion, Fencing, ForceReleased, Hold, Inspection,
-    LockCapabilities, QuorumNode, Released, Renewed, Ttl, TtlRange, Waiting, Watch,
+    AcquireRequest, Acquisition, Backend, DistributedLock, ErrorExt as _, Exclusion, Fencing, ForceReleased, Hold,
+    Inspection, LockCapabilities, QuorumNode, Released, Renewed, Ttl, TtlRange, Waiting, Watch,
 };
 use tenure_core::{Error, ErrorKind, FencingToken, Label, LockName, OwnerToken, Result};
 use tokio::sync::{Mutex, OnceCell};

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::join_all;
-use tenure_core::driver::QuorumNode;
+use tenure_core::driver::{ErrorExt as _, QuorumNode};
 use tenure_core::{Error, ErrorKind, Result};
 
 use crate::config::{Endpoint, Patience, RedisConfig, Topology};

@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use tenure_core::driver::{
-    AcquireRequest, Acquisition, Exited, OwnerScope, ReentrantCapabilities, ReentrantEntry, ReentrantHold,
-    ReentrantLock, Renewed, Ttl,
+    AcquireRequest, Acquisition, ErrorExt as _, Exited, OwnerScope, ReentrantCapabilities, ReentrantEntry,
+    ReentrantHold, ReentrantLock, Renewed, Ttl,
 };
 use tenure_core::{OwnerId, Result};
 

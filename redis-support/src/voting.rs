@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tenure_core::driver::{Ballot, Doctor, Electorate, Hold, QuorumNode, Raised, Vote};
+use tenure_core::driver::{Ballot, Doctor, Electorate, ErrorExt as _, Hold, QuorumNode, Raised, Vote};
 use tenure_core::{Error, ErrorKind, FencingToken, LockName, Result};
 
 use crate::call;

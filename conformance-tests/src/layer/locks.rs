@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use tenure_core::driver::{
-    AcquireRequest, Acquisition, DistributedLock, Exited, ForceReleased, Hold, Inspection, LockCapabilities,
-    ReentrantCapabilities, ReentrantEntry, ReentrantHold, ReentrantLock, Released, Renewed, Signal, Ttl, Watch,
+    AcquireRequest, Acquisition, DistributedLock, ErrorExt as _, Exited, ForceReleased, Hold, Inspection,
+    LockCapabilities, ReentrantCapabilities, ReentrantEntry, ReentrantHold, ReentrantLock, Released, Renewed, Signal,
+    Ttl, Watch,
 };
 use tenure_core::{FencingToken, LockName, OwnerId, OwnerToken, Result};
 

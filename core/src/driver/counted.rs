@@ -11,6 +11,7 @@ use super::{
     AcquireRequest, Acquisition, Begun, DistributedLock, Exited, Grant, Hold, OwnerScope, ReentrantCapabilities,
     ReentrantEntry, ReentrantHold, ReentrantLock, Released, Renewed, Tombstones,
 };
+use crate::driver::ErrorExt as _;
 use crate::value::error::{Error, ErrorKind, LockName, Result};
 use crate::value::time::Ttl;
 use crate::value::token::{FencingToken, OwnerId, OwnerToken};

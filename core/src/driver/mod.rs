@@ -65,7 +65,7 @@ mod url;
 mod wake;
 
 pub use crate::meters::reconnected;
-pub use crate::value::error::{one_line, reason};
+pub use crate::value::error::{ErrorExt, one_line, reason};
 pub use crate::value::queue::{Attempts, Delay, Lease, Payload};
 pub use crate::value::time::{LeaseInstant, Ttl};
 pub use capability::{Exclusion, Fencing, KeyedConcurrency, LeaseRange, Parking, QueueCapabilities, QueueWake};

@@ -12,7 +12,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use tokio::time::timeout;
 
-use crate::driver::{Hold, LockTurn, Renewed};
+use crate::driver::{ErrorExt as _, Hold, LockTurn, Renewed};
 use crate::engine::ask::{Ask, HandoverBudget, Terms};
 use crate::engine::lease::{Entry, Lease, LeaseKey, Over, Past};
 use crate::engine::reaper::{CHASE, Cleanup, Undo, prolong, quiet};

@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
-use crate::driver::{Handed, Handing, Queueing, Signal, Waiting, Watch};
+use crate::driver::{ErrorExt as _, Handed, Handing, Queueing, Signal, Waiting, Watch};
 use crate::engine::ask::{Ask, Terms};
 use crate::engine::attempt::{Answered, Attempt};
 use crate::engine::hold::HeldEntry;

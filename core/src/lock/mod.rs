@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::client::Client;
-use crate::driver::{CensusPlace, HeldLock};
+use crate::driver::{CensusPlace, ErrorExt as _, HeldLock};
 use crate::engine::local_handover::LocalQueues;
 use crate::runtime::bounded;
 use crate::value::error::{Error, ErrorKind, LockName, Result};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use crate::client::Client;
-use crate::driver::{ForceReleased, Hold, Inspection, Introspection, LockTurn, Released, Revocation};
+use crate::driver::{ErrorExt as _, ForceReleased, Hold, Inspection, Introspection, LockTurn, Released, Revocation};
 use crate::engine::ask::{Ask, Line, WaitProgress};
 use crate::engine::hold::{Adopted, HeldEntry, LooseHold, Watched, adopt};
 use crate::engine::local_handover::LocalQueues;

@@ -14,7 +14,9 @@ use tokio::runtime::{Handle, Id};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
-use crate::driver::{DelayQueue, Extended, Extension, NewMessage, Pushed, QueueAdmin, QueueCapabilities};
+use crate::driver::{
+    DelayQueue, ErrorExt as _, Extended, Extension, NewMessage, Pushed, QueueAdmin, QueueCapabilities,
+};
 use crate::engine::shared::Shared;
 use crate::meters::queues::QueueMeters;
 use crate::runtime::{bounded, caught_in, sleep_until};

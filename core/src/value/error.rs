@@ -158,59 +158,6 @@ impl Error {
         self
     }
 
-    /// Adds a cause that is already shared.
-    #[must_use]
-    pub fn with_shared_source(mut self, source: Arc<dyn StdError + Send + Sync>) -> Self {
-        self.0.source = Some(source);
-        self
-    }
-
-    /// Adds a cause that the message already describes, in better words: `{:#}` and `Debug` leave its own text out.
-    #[must_use]
-    pub fn with_told_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
-        self.0.told = true;
-        self.with_source(source)
-    }
-
-    /// Returns the same failure with another kind, when more is known about its meaning.
-    #[must_use]
-    pub fn with_kind(mut self, kind: ErrorKind) -> Self {
-        self.0.kind = kind;
-        self
-    }
-
-    /// Returns the same failure, with the place where it happened before its message.
-    #[must_use]
-    pub fn at(mut self, place: impl fmt::Display) -> Self {
-        self.0.message = one_line(format!("{place}: {}", self.0.message).into(), LONGEST_MESSAGE);
-        self
-    }
-
-    /// Returns a copy without operation and name, for use with [`during`](Self::during).
-    #[must_use]
-    pub fn again(&self) -> Self {
-        let mut again = self.clone();
-        (again.0.driver, again.0.operation, again.0.name) = (None, None, None);
-        again
-    }
-
-    /// Adds the driver, the operation and the lock; context that is already set stays.
-    #[must_use]
-    pub fn during(mut self, driver: &'static str, operation: &'static str, name: &LockName) -> Self {
-        self.0.driver.get_or_insert(driver);
-        self.0.operation.get_or_insert(operation);
-        self.0.name.get_or_insert_with(|| name.clone());
-        self
-    }
-
-    /// Adds that the failure came after the backend had begun to apply the request: part of it may be applied,
-    /// regardless of the other promises of this kind.
-    #[must_use]
-    pub fn half_way(mut self) -> Self {
-        self.0.half_way = true;
-        self
-    }
-
     /// Returns true if the kind promises that the request was not applied and never will be, so that there is nothing
     /// to undo.
     #[must_use]
@@ -263,6 +210,78 @@ impl Error {
     #[must_use]
     pub fn is_transient(&self) -> bool {
         matches!(self.kind(), ErrorKind::Unavailable | ErrorKind::Indeterminate | ErrorKind::TimedOut)
+    }
+}
+
+/// What drivers add to an [`Error`]: its meaning, its place and its cause.
+pub trait ErrorExt: Sized {
+    /// Adds a cause that is already shared.
+    #[must_use]
+    fn with_shared_source(self, source: Arc<dyn StdError + Send + Sync>) -> Self;
+
+    /// Adds a cause that the message already describes, in better words: `{:#}` and `Debug` leave its own text out.
+    #[must_use]
+    fn with_told_source(self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self;
+
+    /// Returns the same failure with another kind, when more is known about its meaning.
+    #[must_use]
+    fn with_kind(self, kind: ErrorKind) -> Self;
+
+    /// Returns the same failure, with the place where it happened before its message.
+    #[must_use]
+    fn at(self, place: impl fmt::Display) -> Self;
+
+    /// Returns a copy without operation and name, for use with [`during`](Self::during).
+    #[must_use]
+    fn again(&self) -> Self;
+
+    /// Adds the driver, the operation and the lock; context that is already set stays.
+    #[must_use]
+    fn during(self, driver: &'static str, operation: &'static str, name: &LockName) -> Self;
+
+    /// Adds that the failure came after the backend had begun to apply the request: part of it may be applied,
+    /// regardless of the other promises of this kind.
+    #[must_use]
+    fn half_way(self) -> Self;
+}
+
+impl ErrorExt for Error {
+    fn with_shared_source(mut self, source: Arc<dyn StdError + Send + Sync>) -> Self {
+        self.0.source = Some(source);
+        self
+    }
+
+    fn with_told_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        self.0.told = true;
+        self.with_source(source)
+    }
+
+    fn with_kind(mut self, kind: ErrorKind) -> Self {
+        self.0.kind = kind;
+        self
+    }
+
+    fn at(mut self, place: impl fmt::Display) -> Self {
+        self.0.message = one_line(format!("{place}: {}", self.0.message).into(), LONGEST_MESSAGE);
+        self
+    }
+
+    fn again(&self) -> Self {
+        let mut again = self.clone();
+        (again.0.driver, again.0.operation, again.0.name) = (None, None, None);
+        again
+    }
+
+    fn during(mut self, driver: &'static str, operation: &'static str, name: &LockName) -> Self {
+        self.0.driver.get_or_insert(driver);
+        self.0.operation.get_or_insert(operation);
+        self.0.name.get_or_insert_with(|| name.clone());
+        self
+    }
+
+    fn half_way(mut self) -> Self {
+        self.0.half_way = true;
+        self
     }
 }
 

@@ -2,10 +2,10 @@
 
 use async_trait::async_trait;
 use tenure_core::driver::{
-    Cancelled, DeadPage, DeadPlace, DeadSelection, Delay, DelayQueue, Exchanged, Exclusion, Extended, Extension,
-    Fencing, ListPlace, Listed, LockTurn, MessageInfo, MessagePage, NewMessage, Next, Parking, PurgePlace, PurgeStep,
-    Purged, Pushed, QueueAdmin, QueueCapabilities, QueuePage, QueueStats, QueueWake, ReceiveRequest, Received, Redriven,
-    Rescheduled, Settle, TurnGiven, Watch,
+    Cancelled, DeadPage, DeadPlace, DeadSelection, Delay, DelayQueue, ErrorExt as _, Exchanged, Exclusion, Extended,
+    Extension, Fencing, ListPlace, Listed, LockTurn, MessageInfo, MessagePage, NewMessage, Next, Parking, PurgePlace,
+    PurgeStep, Purged, Pushed, QueueAdmin, QueueCapabilities, QueuePage, QueueStats, QueueWake, ReceiveRequest,
+    Received, Redriven, Rescheduled, Settle, TurnGiven, Watch,
 };
 use tenure_core::queue::{MessageId, QueueLimits, QueueName};
 use tenure_core::{Error, ErrorKind, Result};

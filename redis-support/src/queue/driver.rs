@@ -5,10 +5,10 @@ mod tests;
 
 use async_trait::async_trait;
 use tenure_core::driver::{
-    Cancelled, DeadPage, DeadPlace, DeadSelection, Delay, DelayQueue, Exchanged, Extended, Extension, ListPlace, Listed,
-    LockTurn, MessageInfo, MessagePage, NewMessage, Next, Parking, PurgePlace, PurgeStep, Purged, Pushed, QueueAdmin,
-    QueueCapabilities, QueuePage, QueueStats, QueueWake, ReceiveRequest, Received, Redriven, Rescheduled, Rest, Settle,
-    TurnGiven, Watch,
+    Cancelled, DeadPage, DeadPlace, DeadSelection, Delay, DelayQueue, ErrorExt as _, Exchanged, Extended, Extension,
+    ListPlace, Listed, LockTurn, MessageInfo, MessagePage, NewMessage, Next, Parking, PurgePlace, PurgeStep, Purged,
+    Pushed, QueueAdmin, QueueCapabilities, QueuePage, QueueStats, QueueWake, ReceiveRequest, Received, Redriven,
+    Rescheduled, Rest, Settle, TurnGiven, Watch,
 };
 use tenure_core::queue::{MessageId, QueueLimits, QueueName};
 use tenure_core::{Error, ErrorKind, LockName, Result};

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::future::try_join_all;
+use tenure_core::driver::ErrorExt as _;
 use tenure_core::queue::QueueName;
 use tenure_core::{Error, LockName, Result};
 

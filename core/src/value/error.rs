@@ -132,7 +132,7 @@ struct Inner {
     driver: Option<&'static str>,
     source: Option<Arc<dyn StdError + Send + Sync>>,
     /// True if the message includes the text of the source.
-    told: bool,
+    reported: bool,
 }
 
 impl Error {
@@ -147,7 +147,7 @@ impl Error {
             name: None,
             driver: None,
             source: None,
-            told: false,
+            reported: false,
         }))
     }
 
@@ -185,7 +185,7 @@ impl Error {
     /// Returns the problem and its reason: the message and the texts of its causes, each once, on one line.
     #[must_use]
     pub fn reason(&self) -> String {
-        reason(self.message(), self.source().filter(|_| !self.0.told))
+        reason(self.message(), self.source().filter(|_| !self.0.reported))
     }
 
     /// Returns the lock of the operation.
@@ -252,7 +252,7 @@ impl ErrorExt for Error {
     }
 
     fn with_told_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
-        self.0.told = true;
+        self.0.reported = true;
         self.with_source(source)
     }
 
@@ -569,7 +569,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cause_that_the_message_tells_is_kept_and_not_told_again() {
+    fn a_cause_that_the_message_tells_is_kept_and_not_reported_again() {
         let error = Error::new(ErrorKind::Protocol, "no answer").with_told_source(std::io::Error::other("eof"));
         assert_eq!(error.reason(), Error::new(ErrorKind::Protocol, "no answer").reason());
         assert!(error.source().unwrap().is::<std::io::Error>());

@@ -65,8 +65,8 @@ async fn a_page_of_held_locks_costs_two_requests_and_one_for_each_lock() {
     let before = counted();
     let page = driver.held(b"", None, 100).await.unwrap();
     let after = counted();
-    let told: Vec<_> = page.locks.iter().map(|lock| lock.name.clone()).collect();
-    assert_eq!((told, page.next), (names, None));
+    let reported: Vec<_> = page.locks.iter().map(|lock| lock.name.clone()).collect();
+    assert_eq!((reported, page.next), (names, None));
     assert_eq!(page.locks.iter().map(|lock| lock.waiters.unwrap()).collect::<Vec<_>>()[..2], [1, 0]);
     assert_eq!(std::array::from_fn(|at| after[at] - before[at]), [1.0, 1.0, HELD as f64]);
     assert_eq!(driver.held(b"hel.", None, 100).await.unwrap(), HeldPage::new(Vec::new(), None));

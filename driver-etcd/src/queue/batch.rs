@@ -13,12 +13,12 @@ use super::keys::Set;
 
 /// The messages of one transaction.
 #[derive(Debug, Default)]
-pub(super) struct Apart {
+pub(super) struct Batch {
     names: HashSet<MessageId>,
     in_flight: HashSet<ConcurrencyKey>,
 }
 
-impl Apart {
+impl Batch {
     /// Takes a message in, unless it has to wait for the next transaction.
     pub(super) fn takes(&mut self, entry: &Entry) -> bool {
         let name = entry.record.named.as_ref().map(|named| &named.id);
@@ -37,8 +37,8 @@ impl Apart {
 pub(super) fn by_transactions(mut entries: Vec<Entry>) -> Vec<Vec<Entry>> {
     let mut transactions = Vec::new();
     while !entries.is_empty() {
-        let mut apart = Apart::default();
-        let (now, later) = entries.into_iter().partition(|entry| apart.takes(entry));
+        let mut batch = Batch::default();
+        let (now, later) = entries.into_iter().partition(|entry| batch.takes(entry));
         transactions.push(now);
         entries = later;
     }
@@ -50,7 +50,7 @@ mod tests {
     use tenure_core::driver::{Delay, NamedId};
     use tenure_core::queue::QueueName;
 
-    use super::super::keys::{Place, QueueSpace};
+    use super::super::keys::{Location, QueueSpace};
     use super::*;
 
     #[test]
@@ -62,7 +62,7 @@ mod tests {
             entry.record.key = key.map(|key| ConcurrencyKey::new(key).unwrap());
             entry
         };
-        let (leased, waiting) = (Place::Leased(9), Place::Waiting(9));
+        let (leased, waiting) = (Location::Leased(9), Location::Waiting(9));
         let transactions = by_transactions(vec![
             entry(1, leased, Some("a"), Some("k")),
             entry(2, leased, Some("a"), None),

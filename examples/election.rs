@@ -1,4 +1,4 @@
-//! An election in a few seconds: two candidates, and an observer that is none. In one process on the memory driver, or in as many
+//! An election in a few seconds: two candidates, and an observer that is no candidate. In one process on the memory driver, or in as many
 //! as you start on a backend of your own:
 //!
 //! ```sh
@@ -19,12 +19,12 @@ const SECOND: Duration = Duration::from_secs(1);
 #[tokio::main]
 async fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let told = match &*arguments {
+    let reported = match &*arguments {
         [] => rehearse().await,
         [url] => run(url, &std::process::id().to_string()).await,
         [url, label, ..] => run(url, label).await,
     };
-    if let Err(error) = told {
+    if let Err(error) = reported {
         eprintln!("{error:?}");
         std::process::exit(1);
     }

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn schemes_are_told_apart() {
+    fn schemes_are_distinguished() {
         for (url, scheme) in [
             ("memory:", Scheme::Memory),
             ("memory:shared", Scheme::Memory),

@@ -53,9 +53,9 @@ fn in_a_forked_child_every_call_fails_at_once_and_nothing_is_held() {
         Fork::Parent(id) => id,
     };
     let status = fork::waitpid(id).unwrap();
-    let told = std::fs::read_to_string(&said).unwrap_or_default();
+    let reported = std::fs::read_to_string(&said).unwrap_or_default();
     let _ = std::fs::remove_file(&said);
-    assert_eq!((status, told.as_str()), (0, "as it should be"));
+    assert_eq!((status, reported.as_str()), (0, "as it should be"));
     assert!(guard.is_held() && !delivery.is_lost());
     guard.release().unwrap();
     delivery.ack().unwrap();

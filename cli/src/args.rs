@@ -4,9 +4,9 @@ use clap::{Parser, Subcommand};
 
 use crate::operate::{Bench, Conformance, Doctor, ForceRelease, Inspect, Ls, Ping, Schema, Watch};
 use crate::pages::{Completions, Help, Man};
+use crate::printer::{Format, Printer, Volume};
 use crate::queue::Queue;
 use crate::run::Run;
-use crate::speak::{Format, Voice, Volume};
 
 /// All commands and options on one screen.
 const HELP: &str = "\
@@ -68,7 +68,7 @@ pub(crate) enum Command {
 }
 
 impl Args {
-    pub(crate) fn voice(&self) -> Voice {
-        Voice { format: self.format, volume: if self.quiet { Volume::Quiet } else { Volume::Normal } }
+    pub(crate) fn printer(&self) -> Printer {
+        Printer { format: self.format, volume: if self.quiet { Volume::Quiet } else { Volume::Normal } }
     }
 }

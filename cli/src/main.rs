@@ -11,10 +11,10 @@ mod name;
 mod operate;
 mod output;
 mod pages;
+mod printer;
 mod queue;
 mod results;
 mod run;
-mod speak;
 #[cfg(feature = "conformance")]
 mod worker;
 
@@ -25,7 +25,7 @@ use std::time::Duration;
 use args::{Args, Command};
 use backend::Backend;
 use clap::{CommandFactory as _, Parser as _};
-use speak::{Format, Voice, Volume};
+use printer::{Format, Printer, Volume};
 
 fn main() -> ExitCode {
     let mut words = std::env::args_os().skip(1);
@@ -52,7 +52,7 @@ fn begin(args: Args) -> u8 {
             catch_unwind(AssertUnwindSafe(|| runtime.block_on(obey(args)))).unwrap_or(exit::SOFTWARE)
         }
         Err(error) => {
-            args.voice().error(&format!("cannot start the runtime: {error}"));
+            args.printer().error(&format!("cannot start the runtime: {error}"));
             exit::UNAVAILABLE
         }
     }
@@ -70,37 +70,37 @@ fn kill_on_panic() {
 const FAREWELL: Duration = Duration::from_secs(1);
 
 async fn obey(args: Args) -> u8 {
-    let voice = args.voice();
+    let printer = args.printer();
     let done = async {
         let backend = || Backend::of(args.url);
         match args.command {
-            Command::Run(command) => run::run(command, &backend()?, voice).await,
-            Command::Ls(command) => operate::ls(&command, &backend()?, voice).await,
-            Command::Inspect(command) => operate::inspect(&command, &backend()?, voice).await,
-            Command::Watch(command) => operate::watch(&command, &backend()?, voice).await,
-            Command::ForceRelease(command) => operate::force_release(&command, &backend()?, voice).await,
-            Command::Doctor(command) => operate::doctor(&command, &backend()?, voice).await,
-            Command::Ping(command) => operate::ping(&command, &backend()?, voice).await,
-            Command::Bench(command) => operate::bench(&command, &backend()?, voice).await,
-            Command::Conformance(command) => operate::conformance(&command, &backend()?, voice).await,
-            Command::Queue(command) => queue::obey(command, &backend()?, voice).await,
-            Command::Completions(command) => pages::completions(&command, Args::command(), voice),
-            Command::Man(command) => pages::man(&command, Args::command(), voice),
-            Command::Help(command) => pages::help(&command, Args::command(), voice),
-            Command::Schema(command) => operate::schema(&command, voice),
+            Command::Run(command) => run::run(command, &backend()?, printer).await,
+            Command::Ls(command) => operate::ls(&command, &backend()?, printer).await,
+            Command::Inspect(command) => operate::inspect(&command, &backend()?, printer).await,
+            Command::Watch(command) => operate::watch(&command, &backend()?, printer).await,
+            Command::ForceRelease(command) => operate::force_release(&command, &backend()?, printer).await,
+            Command::Doctor(command) => operate::doctor(&command, &backend()?, printer).await,
+            Command::Ping(command) => operate::ping(&command, &backend()?, printer).await,
+            Command::Bench(command) => operate::bench(&command, &backend()?, printer).await,
+            Command::Conformance(command) => operate::conformance(&command, &backend()?, printer).await,
+            Command::Queue(command) => queue::obey(command, &backend()?, printer).await,
+            Command::Completions(command) => pages::completions(&command, Args::command(), printer),
+            Command::Man(command) => pages::man(&command, Args::command(), printer),
+            Command::Help(command) => pages::help(&command, Args::command(), printer),
+            Command::Schema(command) => operate::schema(&command, printer),
         }
     };
-    done.await.unwrap_or_else(|failure| voice.fail(&failure))
+    done.await.unwrap_or_else(|failure| printer.fail(&failure))
 }
 
 /// Prints the requested help, or the error in the usage.
 fn answer(error: &clap::Error) -> u8 {
-    let voice = Voice { format: Format::asked_for(std::env::args_os()), volume: Volume::Normal };
+    let printer = Printer { format: Format::asked_for(std::env::args_os()), volume: Volume::Normal };
     if error.use_stderr() {
         let text = error.render().to_string();
-        voice.fail_for_programs(exit::USAGE, text.trim_end().trim_start_matches("error: "));
+        printer.fail_for_programs(exit::USAGE, text.trim_end().trim_start_matches("error: "));
         let _ = error.print();
         return exit::USAGE;
     }
-    output::written(error.print()).map_or_else(|failure| voice.fail(&failure), |()| 0)
+    output::written(error.print()).map_or_else(|failure| printer.fail(&failure), |()| 0)
 }

@@ -52,14 +52,14 @@ pub(crate) async fn pass_on(bytes: Vec<u8>) {
 pub(crate) fn flush(most: Duration) {
     let Some(tasks) = TASKS.get() else { return };
     let until = Instant::now() + most;
-    let (tell, told) = mpsc::sync_channel(1);
+    let (tell, reported) = mpsc::sync_channel(1);
     while tasks.try_send(Task::Tell(tell.clone())).is_err() {
         if Instant::now() >= until {
             return;
         }
         thread::sleep(Duration::from_millis(5));
     }
-    let written = told.recv_timeout(until.saturating_duration_since(Instant::now()));
+    let written = reported.recv_timeout(until.saturating_duration_since(Instant::now()));
     debug_assert_ne!(written, Err(RecvTimeoutError::Disconnected), "the thread lasts as long as the program");
 }
 

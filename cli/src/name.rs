@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_a_variable_cannot_hold_is_told_in_digits() {
+    fn a_name_that_a_variable_cannot_hold_is_reported_in_digits() {
         assert_eq!(variable(b"a\0"), ("TENURE_LOCK_HEX", "6100".into()));
         assert_eq!(variable(b"orders/42"), ("TENURE_LOCK", "orders/42".into()));
     }

@@ -8,12 +8,12 @@ use serde::Serialize;
 
 use crate::exit::Failure;
 use crate::messages::flush;
-use crate::speak::{ERROR, Format, Voice, WARNING};
+use crate::printer::{ERROR, Format, Printer, WARNING};
 
 /// How long a result waits for the messages before it.
 const A_MOMENT: Duration = Duration::from_millis(100);
 
-impl Voice {
+impl Printer {
     /// Prints a line of a result.
     pub(crate) fn print(self, line: &str) -> Result<(), Failure> {
         flush(A_MOMENT);

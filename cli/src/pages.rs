@@ -6,7 +6,7 @@ use clap_complete::Shell;
 
 use crate::exit::{self, Failure};
 use crate::manual;
-use crate::speak::Voice;
+use crate::printer::Printer;
 
 /// What clap has no completion for in bash.
 const BASH: &str = include_str!("completion.bash");
@@ -33,7 +33,7 @@ pub(crate) struct Help {
     command: Vec<String>,
 }
 
-pub(crate) fn help(command: &Help, mut tree: clap::Command, voice: Voice) -> Result<u8, Failure> {
+pub(crate) fn help(command: &Help, mut tree: clap::Command, printer: Printer) -> Result<u8, Failure> {
     tree.build();
     let mut at = &mut tree;
     for word in &command.command {
@@ -41,25 +41,25 @@ pub(crate) fn help(command: &Help, mut tree: clap::Command, voice: Voice) -> Res
             Failure::usage(format!("there is no command {}; tenure help lists all", command.command.join(" ")))
         })?;
     }
-    voice.print(at.render_help().to_string().trim_end())?;
+    printer.print(at.render_help().to_string().trim_end())?;
     Ok(0)
 }
 
-pub(crate) fn completions(command: &Completions, mut tree: clap::Command, voice: Voice) -> Result<u8, Failure> {
+pub(crate) fn completions(command: &Completions, mut tree: clap::Command, printer: Printer) -> Result<u8, Failure> {
     let mut script = Vec::new();
     clap_complete::generate(command.shell, &mut tree, "tenure", &mut script);
     if command.shell == Shell::Bash {
         script.extend(BASH.as_bytes());
     }
-    voice.bytes(&script)?;
+    printer.bytes(&script)?;
     Ok(0)
 }
 
 /// Without a folder the page of the program; with one a page for each command: `tenure.1`, `tenure-queue-push.1`.
-pub(crate) fn man(command: &Man, mut tree: clap::Command, voice: Voice) -> Result<u8, Failure> {
+pub(crate) fn man(command: &Man, mut tree: clap::Command, printer: Printer) -> Result<u8, Failure> {
     tree.build();
     let Some(dir) = &command.dir else {
-        voice.bytes(&manual::page(&tree).map_err(|error| Failure::unwritten("standard output", &error))?)?;
+        printer.bytes(&manual::page(&tree).map_err(|error| Failure::unwritten("standard output", &error))?)?;
         return Ok(0);
     };
     let written = std::fs::create_dir_all(dir).and_then(|()| manual::write_all(&tree, dir));

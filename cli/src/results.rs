@@ -11,7 +11,7 @@ use serde::Serialize;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::exit::Failure;
-use crate::speak::Format;
+use crate::printer::Format;
 
 /// What `--report` names.
 #[derive(Clone, Debug, PartialEq, Eq)]

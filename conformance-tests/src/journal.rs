@@ -108,10 +108,10 @@ impl Writer {
         let began = Instant::now();
         let number = self.begin(method, about, began);
         let answer = call.await;
-        let told = short(format!("{answer:?}"));
+        let reported = short(format!("{answer:?}"));
         let mut calls = self.journal.calls();
         if let Some(call) = calls.kept.iter_mut().find(|call| call.number == number) {
-            call.ended = Some((began.elapsed(), told));
+            call.ended = Some((began.elapsed(), reported));
         }
         answer
     }

@@ -418,7 +418,7 @@ pub struct Observer {
     every: Duration,
     /// The time of the next poll.
     due: Option<Instant>,
-    told: Option<View>,
+    reported: Option<View>,
     /// The newest term seen.
     newest: Option<FencingToken>,
     pause: Pause,
@@ -426,7 +426,7 @@ pub struct Observer {
 
 impl Observer {
     fn new(lock: Lock, every: Duration) -> Self {
-        let observer = Self { lock, every, due: None, told: None, newest: None, pause: Pause::default() };
+        let observer = Self { lock, every, due: None, reported: None, newest: None, pause: Pause::default() };
         observer.every(every)
     }
 
@@ -465,13 +465,13 @@ impl Observer {
             if matches!(&view, View::Unknown(error) if error.kind() == ErrorKind::Closed) {
                 return None;
             }
-            let news = self.told.as_ref().is_none_or(|told| view.differs_from(told));
+            let news = self.reported.as_ref().is_none_or(|reported| view.differs_from(reported));
             if news {
                 self.pause.reset();
             }
             self.due = Some(Instant::now() + self.until_the_next(&view));
             if news {
-                self.told = Some(view.clone());
+                self.reported = Some(view.clone());
                 return Some(view);
             }
         }

@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_goes_on_wherever_the_client_is_used() {
+    fn a_task_continues_wherever_the_client_is_used() {
         let background = Background::default();
         let (one, other, third) = (runtime(), runtime(), runtime());
         one.block_on(async { background.visit() }).unwrap();

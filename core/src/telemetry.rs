@@ -65,10 +65,10 @@ mod enabled {
     {
         let span = tracing::debug_span!("tenure.acquire", driver, %name, outcome = Empty);
         let this = span.clone();
-        let told = work.inspect(move |ended| {
+        let reported = work.inspect(move |ended| {
             this.record("outcome", outcome(ended));
         });
-        told.instrument(span)
+        reported.instrument(span)
     }
 
     /// The origin of a lock that was handed over to a waiter.

@@ -72,7 +72,7 @@ fn read(text: &str) -> Result<BackendUrl> {
     Ok(url)
 }
 
-fn told(error: &Error) {
+fn reported(error: &Error) {
     assert_sound(error, &[SECRET]);
     assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
 }
@@ -107,7 +107,7 @@ proptest! {
         let text = format!("redis://{login}@{rest}");
         match read(&text) {
             Ok(url) => assert!(!format!("{url:?}").contains(SECRET)),
-            Err(error) => told(&error),
+            Err(error) => reported(&error),
         }
     }
 
@@ -126,7 +126,7 @@ proptest! {
             assert_eq!(taken.is_ok(), (1..=most).contains(&name.len()));
             match taken {
                 Ok(taken) => assert!(same(&taken)),
-                Err(error) => told(&error),
+                Err(error) => reported(&error),
             }
         }
         look(&name, LockName::MAX_LEN, LockName::new(&name), |taken| taken.as_bytes() == name && taken.to_string().is_ascii());

@@ -12,7 +12,7 @@ use tenure_core::{LockName, OwnerId, OwnerToken, Result};
 use crate::answer::Tried;
 use crate::inner::Inner;
 use crate::keys::NameKeys;
-use crate::tickets::{Remains, Waiting};
+use crate::tickets::{LeftBehind, Waiting};
 use crate::txn::{self, On};
 
 impl Inner {
@@ -33,7 +33,7 @@ impl Inner {
         owner: Option<OwnerId>,
         name: &LockName,
         token: &OwnerToken,
-        known: Option<Remains>,
+        known: Option<LeftBehind>,
     ) -> Result<()> {
         let keys = self.keys(name);
         let waiting = match &known {
@@ -107,7 +107,7 @@ mod tests {
     use crate::answer::HoldSeen;
     use crate::keys::Spot;
     use crate::record::Record;
-    use crate::scene::served;
+    use crate::test_support::served;
 
     fn name() -> LockName {
         LockName::new("name").unwrap()
@@ -197,7 +197,7 @@ mod tests {
             inner.abandon(owner, &name(), &token).await.unwrap();
             assert!(!inner.lives(lease).await);
             assert!(inner.tickets.ensure_alive(&token).is_err());
-            assert_eq!(inner.tickets.bury(&token), Some(Remains::default()), "nothing is left to do");
+            assert_eq!(inner.tickets.bury(&token), Some(LeftBehind::default()), "nothing is left to do");
         }
     }
 }

@@ -20,7 +20,7 @@ use crate::inner::Inner;
 use crate::keys::{NameKeys, Spot};
 use crate::record::Record;
 use crate::session::CLAIM;
-use crate::tickets::{Place, Remains, Waiting};
+use crate::tickets::{LeftBehind, Place, Waiting};
 use crate::txn::{self, Take};
 use crate::watcher::Asking;
 
@@ -57,7 +57,7 @@ impl Inner {
             // Abandoned meanwhile; the undoing may have come too early for leases made since.
             let leases = std::mem::take(&mut *ask.made());
             self.session.gone(&request.token);
-            self.undo(owner, &request.name, &request.token, Some(Remains { leases, waiting: None })).await?;
+            self.undo(owner, &request.name, &request.token, Some(LeftBehind { leases, waiting: None })).await?;
             return Err(abandoned);
         }
         answer

@@ -81,7 +81,7 @@ mod tests {
     use tenure_core::driver::{AcquireRequest, DistributedLock as _, Ttl};
 
     use super::*;
-    use crate::scene::served;
+    use crate::test_support::served;
 
     #[tokio::test]
     async fn a_page_is_of_as_many_keys_as_are_asked_for_and_the_next_one_begins_behind_it() {

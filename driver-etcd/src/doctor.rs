@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_with_known_faults_are_told() {
+    fn versions_with_known_faults_are_reported() {
         for (version, concern) in [
             ("3.5.2", Concern::Danger),
             ("3.5.5", Concern::Danger),

@@ -156,7 +156,7 @@ mod tests {
     use tenure_core::driver::{AcquireRequest, Hold, Queueing};
 
     use super::*;
-    use crate::scene::served;
+    use crate::test_support::served;
 
     #[tokio::test]
     async fn attempts_during_an_outage_are_not_remembered() {

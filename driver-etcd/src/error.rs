@@ -158,7 +158,7 @@ mod tests {
 
     use super::*;
 
-    fn told(code: Code, text: &str) -> Error {
+    fn reported(code: Code, text: &str) -> Error {
         translate(EtcdError::GRpcStatus(Status::new(code, text)), "10.0.0.1:2379")
     }
 
@@ -187,18 +187,18 @@ mod tests {
             (Code::Unknown, "etcdserver: no leader", ErrorKind::Indeterminate),
         ];
         for (code, text, kind) in table {
-            let error = told(code, text);
+            let error = reported(code, text);
             assert_eq!(error.kind(), kind, "{code:?} {text}: {error}");
         }
-        assert!(told(Code::Unauthenticated, "why").message().contains("etcd reported: why"));
-        let unknown = told(Code::Unknown, "why");
+        assert!(reported(Code::Unauthenticated, "why").message().contains("etcd reported: why"));
+        let unknown = reported(Code::Unknown, "why");
         assert!(unknown.message().contains("10.0.0.1:2379") && unknown.message().contains("why"), "{unknown}");
     }
 
     #[test]
     fn a_request_that_never_left_was_not_applied() {
         for sign in ["connect error", "dns error", "invalid peer certificate", "received fatal alert"] {
-            let error = told(Code::Unavailable, &format!("transport: {sign}"));
+            let error = reported(Code::Unavailable, &format!("transport: {sign}"));
             let expected = if sign.starts_with("inv") || sign.starts_with("rec") {
                 ErrorKind::Misconfigured
             } else {
@@ -234,28 +234,32 @@ mod tests {
 
     #[test]
     fn a_request_that_waited_for_its_connection_when_that_ended_never_left() {
-        let told = |text, cause: Option<&'static str>| Told(text, cause.map(|cause| Box::new(Told(cause, None))));
+        let reported = |text, cause: Option<&'static str>| Told(text, cause.map(|cause| Box::new(Told(cause, None))));
         let canceled = "operation was canceled";
-        assert!(was_waiting(&told(canceled, Some("connection closed"))));
-        assert!(was_waiting(&told(canceled, Some("connection was not ready"))));
-        for other in [told(canceled, None), told(canceled, Some("why")), told("why", Some("connection closed"))] {
+        assert!(was_waiting(&reported(canceled, Some("connection closed"))));
+        assert!(was_waiting(&reported(canceled, Some("connection was not ready"))));
+        for other in
+            [reported(canceled, None), reported(canceled, Some("why")), reported("why", Some("connection closed"))]
+        {
             assert!(!was_waiting(&other), "{other:?}");
         }
-        let outer = Told("transport", Some(Box::new(told(canceled, Some("connection closed")))));
+        let outer = Told("transport", Some(Box::new(reported(canceled, Some("connection closed")))));
         assert!(never_sent(&outer, "transport"));
     }
 
     #[test]
-    fn a_lease_that_is_gone_is_told_by_etcd_in_two_ways() {
+    fn etcd_reports_a_missing_lease_in_two_ways() {
         let status = |text: &str| EtcdError::GRpcStatus(Status::not_found(text));
         assert!(is_lease_gone(&status("etcdserver: requested lease not found")) && !is_lease_gone(&status("key")));
         let stream = |text: &str| EtcdError::LeaseKeepAliveError(text.into());
         assert!(is_lease_gone(&stream("lease not found")) && !is_lease_gone(&stream("stream ended")));
         assert!(!is_lease_gone(&EtcdError::InvalidArgs("lease not found".into())));
-        assert!(says_lease_gone(&told(Code::NotFound, "requested lease not found")));
-        assert!(!says_lease_gone(&told(Code::NotFound, "key")) && !says_lease_gone(&Error::new(ErrorKind::Lost, "")));
-        assert!(says_token_is_old(&told(Code::InvalidArgument, "revision of auth store is old")));
-        assert!(!says_token_is_old(&told(Code::InvalidArgument, "why")));
+        assert!(says_lease_gone(&reported(Code::NotFound, "requested lease not found")));
+        assert!(
+            !says_lease_gone(&reported(Code::NotFound, "key")) && !says_lease_gone(&Error::new(ErrorKind::Lost, ""))
+        );
+        assert!(says_token_is_old(&reported(Code::InvalidArgument, "revision of auth store is old")));
+        assert!(!says_token_is_old(&reported(Code::InvalidArgument, "why")));
         assert!(!says_token_is_old(&Error::new(ErrorKind::Unavailable, "revision of auth store is old")));
     }
 
@@ -281,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_setting_is_told_as_that() {
+    fn what_is_wrong_with_a_setting_is_reported_as_that() {
         let error = translate(EtcdError::InvalidArgs("why".into()), "m");
         assert_eq!(error.kind(), ErrorKind::InvalidArgument);
         assert_eq!(translate(EtcdError::EndpointError("why".into()), "m").kind(), ErrorKind::Unavailable);

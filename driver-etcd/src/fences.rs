@@ -262,7 +262,7 @@ mod tests {
     /// Else two of them would raise each other's base for ever.
     #[tokio::test]
     async fn a_client_follows_the_clock_at_its_beginning_and_not_again() {
-        let (cluster, driver) = crate::scene::served();
+        let (cluster, driver) = crate::test_support::served();
         let fences = &driver.inner.fences;
         let first = fences.base().await.unwrap();
         tokio::time::sleep(std::time::Duration::from_micros(2 * LAG)).await;

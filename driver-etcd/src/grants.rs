@@ -210,7 +210,7 @@ mod tests {
 
     use super::*;
     use crate::link::reads;
-    use crate::scene::{served, unserved};
+    use crate::test_support::{served, unserved};
 
     #[tokio::test]
     async fn so_many_requests_without_an_answer_are_put_aside_and_what_nobody_revokes_is_dropped() {

@@ -174,7 +174,7 @@ mod tests {
     /// as there is something to sweep, and another one for later leases.
     #[tokio::test(start_paused = true)]
     async fn what_grows_old_is_swept_and_the_sweeper_ends() {
-        let driver = crate::scene::unserved();
+        let driver = crate::test_support::unserved();
         let (idle, now) = (Arc::<Idle>::default(), LeaseInstant::now());
         let sweeper = || idle.sweeper.lock().unwrap().as_ref().map(JoinHandle::id);
         for _ in 0..2 {

@@ -131,7 +131,7 @@ mod tests {
     use super::*;
     use crate::grants::new_id;
     use crate::keys::Spot;
-    use crate::scene::{served, unserved};
+    use crate::test_support::{served, unserved};
     use crate::tickets::Place;
 
     #[test]

@@ -56,6 +56,7 @@ mod grants;
 mod idle;
 mod inner;
 mod keys;
+mod lasting_watch;
 mod link;
 mod locks;
 #[cfg(test)]
@@ -64,10 +65,9 @@ mod queue;
 mod record;
 mod reentrant;
 mod renew;
-#[cfg(test)]
-mod scene;
 mod session;
-mod standing;
+#[cfg(test)]
+mod test_support;
 mod turn;
 mod txn;
 mod url;

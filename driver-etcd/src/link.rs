@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_call_goes_on_to_the_next_member_only_where_nothing_was_done() {
+    async fn a_call_continues_to_the_next_member_only_where_nothing_was_done() {
         let away = || Err(Status::new(Code::Unavailable, "etcdserver: no leader"));
         let slow = || Err(Status::new(Code::Unavailable, "etcdserver: request timed out"));
         for (answers, asked, fails) in [

@@ -225,7 +225,7 @@ mod tests {
     use crate::EtcdDriver;
     use crate::grants::new_id;
     use crate::keys::Spot;
-    use crate::scene::{served, unserved};
+    use crate::test_support::{served, unserved};
     use crate::tickets::Waiting as Waits;
 
     fn name() -> LockName {

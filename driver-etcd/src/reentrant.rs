@@ -184,7 +184,7 @@ mod tests {
 
     use super::*;
     use crate::grants::{Revoked, new_id};
-    use crate::scene::served;
+    use crate::test_support::served;
 
     fn name() -> LockName {
         LockName::new("name").unwrap()

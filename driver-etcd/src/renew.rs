@@ -23,7 +23,7 @@ pub(crate) enum Whose {
 }
 
 /// A hold as it was read.
-struct Standing {
+struct ReadHold {
     hold: Option<HoldSeen>,
     /// The raft term that it was read in.
     term: u64,
@@ -65,7 +65,7 @@ impl Whose {
     }
 }
 
-impl Standing {
+impl ReadHold {
     /// `wanted` are the seconds that the lease should have at least.
     fn next(&self, whose: &Whose, wanted: i64) -> Next<'_> {
         let own = self.hold.as_ref().filter(|hold| whose.is(hold));
@@ -96,7 +96,7 @@ impl Inner {
         };
         join_all(all.iter().zip(kept).zip(holds).map(async |((renewable, kept), hold)| {
             let renewed = match kept {
-                Ok(kept) => self.renew_one(renewable, ttl, Standing { hold, term, kept }).await,
+                Ok(kept) => self.renew_one(renewable, ttl, ReadHold { hold, term, kept }).await,
                 Err(error) => Err(error),
             };
             if let (Whose::Token(token), Ok(Renewed::Lost)) = (&renewable.whose, &renewed) {
@@ -132,7 +132,7 @@ impl Inner {
         }
     }
 
-    async fn renew_one(&self, renewable: &Renewable, ttl: Ttl, mut now: Standing) -> Result<Renewed> {
+    async fn renew_one(&self, renewable: &Renewable, ttl: Ttl, mut now: ReadHold) -> Result<Renewed> {
         let Renewable { keys, whose } = renewable;
         let wanted = i64::try_from(ttl.get().as_millis().div_ceil(1000)).unwrap_or(i64::MAX);
         loop {
@@ -148,12 +148,12 @@ impl Inner {
                     // keep-alive.
                     let kept = Some(self.keep(lease).await?);
                     let (term, mut holds) = self.holds(std::iter::once(keys)).await?;
-                    Standing { hold: holds.pop().flatten(), term, kept }
+                    ReadHold { hold: holds.pop().flatten(), term, kept }
                 }
                 Next::Move(seen, record) => {
                     match self.move_on(keys, seen, record, wanted.max(record.lease_secs)).await? {
                         Tried::Done(secs) => return Ok(extended(secs)),
-                        Tried::Not(hold) => Standing { hold, ..now },
+                        Tried::Not(hold) => ReadHold { hold, ..now },
                     }
                 }
             }
@@ -198,7 +198,7 @@ mod tests {
     use tenure_core::driver::{AcquireRequest, Acquisition};
 
     use super::*;
-    use crate::scene::served;
+    use crate::test_support::served;
 
     const TERM: u64 = 4;
 
@@ -213,8 +213,8 @@ mod tests {
         let token = OwnerToken::random();
         let next = |kept: Option<(i64, bool)>, term| {
             let kept = kept.map(|(lease, alive)| Kept { lease, alive });
-            let standing = Standing { hold: Some(hold(token, 7)), term, kept };
-            format!("{:?}", standing.next(&Whose::Token(token), 30)).chars().take(12).collect::<String>()
+            let read_hold = ReadHold { hold: Some(hold(token, 7)), term, kept };
+            format!("{:?}", read_hold.next(&Whose::Token(token), 30)).chars().take(12).collect::<String>()
         };
         assert_eq!(next(Some((7, true)), TERM), "Done(30)");
         assert_eq!(next(Some((7, false)), TERM), "Unclear");
@@ -229,11 +229,11 @@ mod tests {
     fn a_hold_moves_to_a_lease_that_is_long_enough() {
         let token = OwnerToken::random();
         let kept = Some(Kept { lease: 7, alive: true });
-        let standing = Standing { hold: Some(hold(token, 7)), term: TERM, kept };
-        let seen = standing.hold.as_ref().unwrap();
+        let read_hold = ReadHold { hold: Some(hold(token, 7)), term: TERM, kept };
+        let seen = read_hold.hold.as_ref().unwrap();
         let whose = Whose::Token(token);
-        assert_eq!(standing.next(&whose, 29), Next::Done(30));
-        assert_eq!(standing.next(&whose, 31), Next::Move(seen, seen.record.as_ref().unwrap()));
+        assert_eq!(read_hold.next(&whose, 29), Next::Done(30));
+        assert_eq!(read_hold.next(&whose, 31), Next::Move(seen, seen.record.as_ref().unwrap()));
     }
 
     #[test]
@@ -242,8 +242,8 @@ mod tests {
         let kept = Some(Kept { lease: 7, alive: true });
         let foreign = HoldSeen { record: None, ..hold(other, 7) };
         for hold in [None, Some(hold(other, 7)), Some(foreign)] {
-            let standing = Standing { hold, term: TERM, kept };
-            assert_eq!(standing.next(&Whose::Token(token), 30), Next::Lost);
+            let read_hold = ReadHold { hold, term: TERM, kept };
+            assert_eq!(read_hold.next(&Whose::Token(token), 30), Next::Lost);
         }
     }
 
@@ -260,9 +260,9 @@ mod tests {
             (Whose::Owner(OwnerId::new(), fence), false),
             (Whose::Token(token), false),
         ] {
-            let standing = Standing { hold: Some(held.clone()), term: TERM, kept: None };
+            let read_hold = ReadHold { hold: Some(held.clone()), term: TERM, kept: None };
             let next = if own { Next::KeepAlive(7) } else { Next::Lost };
-            assert_eq!(standing.next(&whose, 30), next);
+            assert_eq!(read_hold.next(&whose, 30), next);
         }
     }
 

@@ -328,7 +328,7 @@ mod tests {
     use crate::grants::Revoked;
     use crate::inner::Inner;
     use crate::keys::Spot;
-    use crate::scene::{served, unserved};
+    use crate::test_support::{served, unserved};
 
     const PATIENCE: Duration = Duration::from_secs(20);
     const MOMENT: Duration = Duration::from_millis(1);

@@ -39,7 +39,7 @@ pub(crate) struct Waiting {
 
 /// The leases and the place that an abandoned token leaves behind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Remains {
+pub(crate) struct LeftBehind {
     pub(crate) leases: Vec<i64>,
     pub(crate) waiting: Option<Waiting>,
 }
@@ -64,8 +64,8 @@ struct State {
     tickets: HashMap<OwnerToken, Ticket>,
     /// How many there may be before a search for those untouched for long.
     sweep_at: usize,
-    graves: HashMap<OwnerToken, Remains>,
-    burials: VecDeque<(Instant, OwnerToken)>,
+    abandoned: HashMap<OwnerToken, LeftBehind>,
+    forget_at: VecDeque<(Instant, OwnerToken)>,
 }
 
 #[derive(Debug)]
@@ -99,7 +99,7 @@ impl Tickets {
     pub(crate) fn ensure_alive(&self, token: &OwnerToken) -> Result<()> {
         let mut state = self.state();
         state.forget_old(Instant::now());
-        if state.graves.contains_key(token) {
+        if state.abandoned.contains_key(token) {
             return Err(Error::new(ErrorKind::NotHeld, "this attempt was abandoned before its request arrived"));
         }
         Ok(())
@@ -199,29 +199,29 @@ impl Tickets {
     }
 
     /// Refuses the token from now on; returns what of it is to be undone, if anything was known of it.
-    pub(crate) fn bury(&self, token: &OwnerToken) -> Option<Remains> {
+    pub(crate) fn bury(&self, token: &OwnerToken) -> Option<LeftBehind> {
         let mut state = self.state();
         let now = Instant::now();
         state.forget_old(now);
         if let Some(ticket) = state.tickets.remove(token) {
             // Kept until `settle`: a repeated abandonment has the same to undo.
-            let remains = state.graves.entry(*token).or_default();
+            let remains = state.abandoned.entry(*token).or_default();
             remains.leases.extend(ticket.ids());
             remains.waiting = ticket.waiting;
-            state.burials.push_back((now, *token));
+            state.forget_at.push_back((now, *token));
         }
-        let known = state.graves.get(token).cloned();
+        let known = state.abandoned.get(token).cloned();
         if known.is_none() {
-            state.graves.insert(*token, Remains::default());
-            state.burials.push_back((now, *token));
+            state.abandoned.insert(*token, LeftBehind::default());
+            state.forget_at.push_back((now, *token));
         }
         known
     }
 
     /// Everything of an abandoned token is undone.
     pub(crate) fn settle(&self, token: &OwnerToken) {
-        if let Some(remains) = self.state().graves.get_mut(token) {
-            *remains = Remains::default();
+        if let Some(remains) = self.state().abandoned.get_mut(token) {
+            *remains = LeftBehind::default();
         }
     }
 
@@ -277,16 +277,16 @@ impl State {
 
     /// The ticket of a token that was not abandoned.
     fn of_the_living(&mut self, token: &OwnerToken) -> Option<&mut Ticket> {
-        (!self.graves.contains_key(token)).then(|| self.open(token))
+        (!self.abandoned.contains_key(token)).then(|| self.open(token))
     }
 
     fn forget_old(&mut self, now: Instant) {
-        while let Some((at, token)) = self.burials.front().copied() {
+        while let Some((at, token)) = self.forget_at.front().copied() {
             if now.duration_since(at) < REMEMBERED {
                 return;
             }
-            self.burials.pop_front();
-            self.graves.remove(&token);
+            self.forget_at.pop_front();
+            self.abandoned.remove(&token);
         }
     }
 }
@@ -299,12 +299,12 @@ mod tests {
     async fn an_abandoned_token_is_refused_for_a_while() {
         let (tickets, token) = (Tickets::default(), OwnerToken::random());
         tickets.begin(&token, 7, 30).unwrap();
-        let remains = Remains { leases: vec![7], waiting: None };
+        let remains = LeftBehind { leases: vec![7], waiting: None };
         assert_eq!(tickets.bury(&token), Some(remains.clone()));
         assert_eq!(tickets.begin(&token, 8, 30).unwrap_err().kind(), ErrorKind::NotHeld);
         assert_eq!(tickets.bury(&token), Some(remains), "until it is settled, a repetition has the same to do");
         tickets.settle(&token);
-        assert_eq!(tickets.bury(&token), Some(Remains::default()));
+        assert_eq!(tickets.bury(&token), Some(LeftBehind::default()));
         tokio::time::advance(REMEMBERED).await;
         assert!(tickets.begin(&token, 9, 30).is_ok());
     }
@@ -372,7 +372,7 @@ mod tests {
         tokio::time::advance(REMEMBERED / 2).await;
         assert_eq!(tickets.bury(&second), None, "nothing is known of it any more");
         tokio::time::advance(REMEMBERED).await;
-        assert!(!refused(&second) && tickets.state().burials.is_empty());
+        assert!(!refused(&second) && tickets.state().forget_at.is_empty());
     }
 
     #[test]
@@ -419,7 +419,7 @@ mod tests {
         tickets.waits_no_more(&token);
         assert!(tickets.know(&token) && tickets.waiting(&token).is_none(), "it holds");
         tickets.set_waiting(place.into()).unwrap();
-        let remains = Remains { leases: Vec::new(), waiting: Some(place.into()) };
+        let remains = LeftBehind { leases: Vec::new(), waiting: Some(place.into()) };
         assert_eq!(tickets.bury(&token), Some(remains));
         assert!(!tickets.know(&token));
         tickets.set_hold(&token, 3, None);
@@ -427,7 +427,7 @@ mod tests {
         assert!(!tickets.know(&token), "nothing is noted of an abandoned token");
         let other = OwnerToken::random();
         assert_eq!(tickets.bury(&other), None, "nothing was known of it");
-        assert_eq!(tickets.bury(&other), Some(Remains::default()));
+        assert_eq!(tickets.bury(&other), Some(LeftBehind::default()));
         tickets.begin(&OwnerToken::random(), 9, 1).unwrap();
         tickets.forget(&token);
         assert_eq!(tickets.state().tickets.len(), 1);

@@ -132,7 +132,7 @@ mod tests {
     use crate::answer::HoldSeen;
     use crate::grants::new_id;
     use crate::keys::Spot;
-    use crate::scene::served;
+    use crate::test_support::served;
 
     fn name() -> LockName {
         LockName::new("name").unwrap()

@@ -173,7 +173,7 @@ mod tests {
     use super::*;
     use crate::grants::new_id;
     use crate::link::revision;
-    use crate::scene::served;
+    use crate::test_support::served;
 
     /// The client that takes it has found no waiters before; by the time that the transaction arrives there may be one.
     #[tokio::test]

@@ -140,8 +140,11 @@ mod tests {
             ["etcd://root:hunter2@a/?x=1", "etcd://root:hunter2", "etcd://root:hun?ter2@a", "etcd://root:x@a:hunter2"]
         {
             let secret = parse(bad).unwrap_err();
-            let told = format!("{secret:?} {secret}");
-            assert!(!["hunter2", "hun", "ter2", "root"].iter().any(|part| told.contains(part)), "{bad}: {told}");
+            let reported = format!("{secret:?} {secret}");
+            assert!(
+                !["hunter2", "hun", "ter2", "root"].iter().any(|part| reported.contains(part)),
+                "{bad}: {reported}"
+            );
         }
         for name in TLS {
             let error = parse(&format!("etcd://a/?{name}=x")).unwrap_err().to_string();

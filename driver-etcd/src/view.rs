@@ -213,8 +213,8 @@ mod tests {
             assert!(woken[next] && view.seems_free_for(NAME, &waiters[next].0.token));
             view.change(NAME, revision + 1, Change::Held);
             view.change(NAME, revision + 1, Change::Left(waiters[next].0));
-            assert!(waiters[next].woken(), "told that its place is gone");
-            assert!(!waiters.iter_mut().any(Waiter::woken), "a place that goes while the lock is held wakes nobody");
+            assert!(waiters[next].woken(), "reported that its place is gone");
+            assert!(!waiters.iter_mut().any(Waiter::woken), "a place that goes while the lock is held wakes no waiter");
         }
     }
 
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_gap_everybody_asks_and_old_answers_do_not_count() {
+    fn after_a_gap_all_ask_and_old_answers_do_not_count() {
         let mut view = View::default();
         let (mut one, mut two) = (Waiter::new(&mut view, 11), Waiter::new(&mut view, 12));
         let epoch = view.asks(NAME);
@@ -359,7 +359,7 @@ mod tests {
         assert!(seems_free(&view, &one) && !seems_free(&view, &two));
         view.change(NAME, 22, Change::Held);
         reads(&mut view, &one, 22, 0, false);
-        assert!(!seems_free(&view, &one), "what the watch told of the same revision stands");
+        assert!(!seems_free(&view, &one), "what the watch reported of the same revision is kept");
         view.change(NAME, 22, Change::Freed);
         assert!(!seems_free(&view, &one), "that is known already");
         view.change(NAME, 23, Change::Freed);

@@ -8,12 +8,12 @@ use tenure_core::driver::Watch;
 use tenure_core::{OwnerToken, Result};
 
 use crate::keys::{Keyspace, Parsed};
+use crate::lasting_watch::{Audience, LastingWatch};
 use crate::link::Link;
-use crate::standing::{Audience, Standing};
 use crate::view::{Change, View};
 
 #[derive(Clone, Debug)]
-pub(crate) struct Watcher(Arc<Standing<Places>>);
+pub(crate) struct Watcher(Arc<LastingWatch<Places>>);
 
 /// The view of the queues that this client waits in, and the keys that it is made of.
 pub(crate) struct Places {
@@ -30,7 +30,7 @@ pub(crate) struct Asking<'a> {
 
 impl Watcher {
     pub(crate) fn new(link: Arc<Link>, keyspace: Keyspace) -> Self {
-        Self(Standing::new(link, Places { keyspace, view: Mutex::default() }))
+        Self(LastingWatch::new(link, Places { keyspace, view: Mutex::default() }))
     }
 
     pub(crate) fn view(&self) -> MutexGuard<'_, View> {
@@ -49,9 +49,9 @@ impl Watcher {
     /// Listens for a token. It receives events once the watch is open, see [`Asking::is_to_wait`].
     pub(crate) fn listen(&self, name: &[u8], token: OwnerToken) -> Watch {
         let (handle, watch) = Watch::channel();
-        let (standing, name) = (Arc::clone(&self.0), name.to_vec());
+        let (lasting_watch, name) = (Arc::clone(&self.0), name.to_vec());
         self.view().listen(&name, token, handle);
-        watch.on_drop(move || standing.audience.view().unlisten(&name, &token))
+        watch.on_drop(move || lasting_watch.audience.view().unlisten(&name, &token))
     }
 
     pub(crate) async fn close(&self) {
@@ -143,7 +143,7 @@ mod tests {
 
     use super::*;
     use crate::keys::Spot;
-    use crate::scene::served;
+    use crate::test_support::served;
     use crate::{answer, txn};
 
     /// An answer read before the watch began says nothing of what happens from now on.
@@ -183,7 +183,7 @@ mod tests {
 
     /// A waiter knows its place from the answer to its own request, and what becomes of it from the watch.
     #[tokio::test]
-    async fn whoever_waits_is_kept_up_to_date_by_the_watch() {
+    async fn a_client_that_waits_is_kept_up_to_date_by_the_watch() {
         let (_cluster, driver) = served();
         let (inner, name) = (&driver.inner, LockName::new("name").unwrap());
         let keys = inner.keys(&name);
@@ -222,7 +222,7 @@ mod tests {
     /// For as long as a request is on its way, what it may read is remembered.
     #[tokio::test]
     async fn a_name_is_forgotten_when_nobody_listens_or_asks() {
-        let driver = crate::scene::unserved();
+        let driver = crate::test_support::unserved();
         let watcher = &driver.inner.watcher;
         let watch = watcher.listen(b"name", OwnerToken::random());
         let asking = watcher.asking(b"name");

@@ -303,15 +303,15 @@ impl Link {
 
     /// Wakes the waiter if it listens on this link. A link that is deaf may have swallowed the wake-up.
     pub(crate) fn wake(&self, token: &OwnerToken) -> Heard {
-        self.tell(|router| router.wake(token))
+        self.signal(|router| router.wake(token))
     }
 
     /// The same for a lease that was handed over.
     pub(crate) fn hand(&self, token: &OwnerToken, handed: Handed) -> Heard {
-        self.tell(|router| router.hand(token, handed))
+        self.signal(|router| router.hand(token, handed))
     }
 
-    fn tell(&self, signal: impl FnOnce(&WakeRouter) -> bool) -> Heard {
+    fn signal(&self, signal: impl FnOnce(&WakeRouter) -> bool) -> Heard {
         let unheard = self.condition().wakeups == Wakeups::Unheard;
         match self.is_deaf() {
             true => Heard::Perhaps,

@@ -107,10 +107,10 @@ impl Outside for Common<'_> {
         FencingToken::new(first).expect("the counter never returns to zero")
     }
 
-    fn tell(&mut self, waiter: &OwnerToken, given: Option<Given>) -> Heard {
+    fn signal(&mut self, waiter: &OwnerToken, given: Option<Given>) -> Heard {
         let began_at = self.store.time(self.now);
         let handed = given.map(|Given { fence, ttl, fences }| Handed::new(fence, ttl, began_at).with_fences(fences));
-        self.store.tell(|link| match handed {
+        self.store.signal(|link| match handed {
             Some(handed) => link.hand(waiter, handed),
             None => link.wake(waiter),
         })
@@ -331,7 +331,7 @@ impl Store {
         now.saturating_duration_since(self.started)
     }
 
-    fn tell(&self, signal: impl Fn(&Link) -> Heard) -> Heard {
+    fn signal(&self, signal: impl Fn(&Link) -> Heard) -> Heard {
         let mut heard = Heard::ByNobody;
         for link in self.links() {
             let signalled = signal(&link);

@@ -87,8 +87,8 @@ impl Outside for Node<'_> {
         self.common.vote(self.ballot.proposal)
     }
 
-    fn tell(&mut self, waiter: &OwnerToken, given: Option<Given>) -> Heard {
-        self.common.tell(waiter, given)
+    fn signal(&mut self, waiter: &OwnerToken, given: Option<Given>) -> Heard {
+        self.common.signal(waiter, given)
     }
 
     fn bury(&mut self, token: &OwnerToken) {

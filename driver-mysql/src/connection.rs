@@ -182,11 +182,11 @@ async fn serve(dialler: Arc<Dialler>, state: Arc<Mutex<State>>, mut requests: mp
             Err(error) => {
                 *locked(&state) = State::Refused(Instant::now());
                 // Those who waited meanwhile learn the same, in place of a time-out each.
-                let mut told: VecDeque<_> = VecDeque::from([request]);
+                let mut reported: VecDeque<_> = VecDeque::from([request]);
                 while let Ok(next) = requests.try_recv() {
-                    told.push_back(next);
+                    reported.push_back(next);
                 }
-                for Request { parameters, answer, .. } in told {
+                for Request { parameters, answer, .. } in reported {
                     let _ = answer.send(Err(Failed::Unsent(error.again(), parameters)));
                 }
                 continue;

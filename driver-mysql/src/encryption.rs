@@ -124,7 +124,7 @@ mod tests {
         ] {
             assert_eq!(read(&query).unwrap(), expected, "{query}");
         }
-        for (query, told) in [
+        for (query, reported) in [
             ("ssl-mode=VERIFY_CA", "use VERIFY_IDENTITY"),
             ("ssl-mode=preferred", "use REQUIRED or DISABLED"),
             ("ssl-mode=s3cret", "ssl-mode is DISABLED, REQUIRED or VERIFY_IDENTITY"),
@@ -142,7 +142,7 @@ mod tests {
             let error = read(query).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{query}");
             let text = error.to_string();
-            assert!(text.contains(told) && !text.contains("s3cret"), "{query}: {text}");
+            assert!(text.contains(reported) && !text.contains("s3cret"), "{query}: {text}");
         }
         std::fs::remove_file(&file).unwrap();
     }

@@ -132,12 +132,12 @@ mod tests {
 
     use super::*;
 
-    fn told(code: u16, state: &str) -> SqlError {
+    fn reported(code: u16, state: &str) -> SqlError {
         SqlError::Server(ServerError { code, message: String::from("its own words"), state: state.into() })
     }
 
     #[test]
-    fn what_was_not_done_is_told_apart_from_what_is_not_known() {
+    fn what_was_not_done_is_distinguished_from_what_is_not_known() {
         for (code, kind, words) in [
             (1205, ErrorKind::Unavailable, "another transaction"),
             (1213, ErrorKind::Unavailable, "another node of the cluster"),
@@ -155,16 +155,16 @@ mod tests {
             (1370, ErrorKind::Denied, "GRANT EXECUTE"),
             (1449, ErrorKind::Misconfigured, "does not exist"),
         ] {
-            let error = failed(told(code, "HY000"));
+            let error = failed(reported(code, "HY000"));
             assert!(error.kind() == kind && error.to_string().contains(words), "{code}: {error}");
         }
-        assert_eq!(failed(told(1644, "TN002")).kind(), ErrorKind::Indeterminate);
-        assert_eq!(failed(told(1644, "TN003")).kind(), ErrorKind::Unavailable);
+        assert_eq!(failed(reported(1644, "TN002")).kind(), ErrorKind::Indeterminate);
+        assert_eq!(failed(reported(1644, "TN003")).kind(), ErrorKind::Unavailable);
         for (code, kind) in
             [(1045, ErrorKind::Denied), (1049, ErrorKind::Misconfigured), (1040, ErrorKind::Unavailable)]
         {
             let config = "mysql://app@db/shop".parse().unwrap();
-            assert_eq!(unreached(told(code, "HY000"), &config).kind(), kind, "{code}");
+            assert_eq!(unreached(reported(code, "HY000"), &config).kind(), kind, "{code}");
         }
     }
 }

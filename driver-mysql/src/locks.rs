@@ -78,13 +78,13 @@ impl DistributedLock for MysqlDriver {
         let expected = expected.map(|fence| fence.get().cast_signed());
         let parameters = vec![Value::from(name.as_bytes()), Value::from(expected)];
         let rows = self.ask("force_release", name, FORCE_RELEASE, parameters).await?;
-        let told = |error: Error| error.during(DRIVER, "force_release", name);
-        match single(&rows).and_then(|row| column(row, 0)).map_err(told)? {
+        let reported = |error: Error| error.during(DRIVER, "force_release", name);
+        match single(&rows).and_then(|row| column(row, 0)).map_err(reported)? {
             1 => Ok(ForceReleased::Released),
             0 => Ok(ForceReleased::NotHeld),
             -1 => Ok(ForceReleased::Changed),
-            KEPT => Err(told(kept())),
-            _ => Err(told(odd())),
+            KEPT => Err(reported(kept())),
+            _ => Err(reported(odd())),
         }
     }
 

@@ -29,7 +29,7 @@ impl Census for PostgresDriver {
         let from = from.map_or(prefix, CensusPlace::as_bytes);
         let most = i32::try_from(max).unwrap_or(i32::MAX);
         let parameters: [Parameter<'_>; 2] = [(&from, Type::BYTEA), (&most, Type::INT4)];
-        let rows = self.connections.ask(&[], HELD, &parameters).await.map_err(told)?;
+        let rows = self.connections.ask(&[], HELD, &parameters).await.map_err(reported)?;
         let mut locks = Vec::new();
         for row in &rows {
             let name: &[u8] = column(row, 7)?;
@@ -53,7 +53,7 @@ fn behind(row: &Row) -> Result<CensusPlace> {
     Ok(CensusPlace::new([column::<&[u8]>(row, 7)?, b"\0"].concat()))
 }
 
-fn told(error: Error) -> Error {
+fn reported(error: Error) -> Error {
     let source = std::error::Error::source(&error).and_then(|source| source.downcast_ref::<tokio_postgres::Error>());
     match source.and_then(tokio_postgres::Error::code) {
         Some(code) if *code == SqlState::UNDEFINED_FUNCTION => {

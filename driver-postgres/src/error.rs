@@ -52,7 +52,7 @@ fn told_by_tls(error: &tokio_postgres::Error) -> Option<String> {
 
 /// Whether the server's own words have these.
 fn says(error: &tokio_postgres::Error, words: &str) -> bool {
-    error.as_db_error().is_some_and(|told| told.message().contains(words))
+    error.as_db_error().is_some_and(|reported| reported.message().contains(words))
 }
 
 /// The client library's own refusal has no code.
@@ -100,17 +100,17 @@ pub(crate) fn failed(error: tokio_postgres::Error) -> Error {
 
 /// Whether the server said that it is a standby, or read-only: another one may take writes by now.
 pub(crate) fn takes_no_writes(error: &Error) -> bool {
-    let told = std::error::Error::source(error).and_then(|source| source.downcast_ref::<tokio_postgres::Error>());
-    told.and_then(tokio_postgres::Error::code).is_some_and(|code| {
+    let reported = std::error::Error::source(error).and_then(|source| source.downcast_ref::<tokio_postgres::Error>());
+    reported.and_then(tokio_postgres::Error::code).is_some_and(|code| {
         *code == SqlState::READ_ONLY_SQL_TRANSACTION
-            || told.and_then(tokio_postgres::Error::as_db_error).and_then(DbError::routine) == Some(READS_UNLOGGED)
+            || reported.and_then(tokio_postgres::Error::as_db_error).and_then(DbError::routine) == Some(READS_UNLOGGED)
     })
 }
 
 /// Whether the server gave a statement up since another transaction kept a row or table locked.
 pub(crate) fn waited_for_a_lock(error: &Error) -> bool {
-    let told = std::error::Error::source(error).and_then(|source| source.downcast_ref::<tokio_postgres::Error>());
-    told.and_then(tokio_postgres::Error::code) == Some(&SqlState::LOCK_NOT_AVAILABLE)
+    let reported = std::error::Error::source(error).and_then(|source| source.downcast_ref::<tokio_postgres::Error>());
+    reported.and_then(tokio_postgres::Error::code) == Some(&SqlState::LOCK_NOT_AVAILABLE)
 }
 
 fn denied(error: tokio_postgres::Error) -> Error {

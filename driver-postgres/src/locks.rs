@@ -100,13 +100,13 @@ impl DistributedLock for PostgresDriver {
                 &[(&name.as_bytes(), Type::BYTEA), (&expected, Type::INT8), (&self.floor(), Type::INT8)],
             )
             .await?;
-        let told = |error: Error| error.during(DRIVER, "force_release", name);
-        match only::<i32>(&rows).map_err(told)? {
+        let reported = |error: Error| error.during(DRIVER, "force_release", name);
+        match only::<i32>(&rows).map_err(reported)? {
             1 => Ok(ForceReleased::Released),
             0 => Ok(ForceReleased::NotHeld),
             -1 => Ok(ForceReleased::Changed),
-            -2 => Err(told(Error::new(ErrorKind::Unavailable, GUARDED))),
-            _ => Err(told(odd())),
+            -2 => Err(reported(Error::new(ErrorKind::Unavailable, GUARDED))),
+            _ => Err(reported(odd())),
         }
     }
 

@@ -45,7 +45,7 @@ pub(crate) async fn acquire(shared: &Arc<Shared>, request: &AcquireRequest) -> R
     if request.queue != Queueing::None && matches!(answer, Ok(Acquisition::Busy(_))) {
         slot.line().is_contended_now();
     }
-    if request.queue == Queueing::None && !slot.state().standing.is_held() {
+    if request.queue == Queueing::None && !slot.state().attempt_state.is_held() {
         // A token that was given up at a node must not be sent there again, and only the slot knows that.
         if slot.has_spoiled() {
             slot.keep_for(ASKED_AGAIN_WITHIN);
@@ -61,7 +61,7 @@ pub(crate) async fn acquire(shared: &Arc<Shared>, request: &AcquireRequest) -> R
 async fn confirm(shared: &Arc<Shared>, slot: &Arc<Slot>, request: &AcquireRequest) -> Option<Grant> {
     let (fence, granted) = {
         let state = slot.state();
-        (state.standing.fence()?, state.standing.granted())
+        (state.attempt_state.fence()?, state.attempt_state.granted())
     };
     let once = request.clone().with_queue(Queueing::None);
     let ballots = granted.iter().map(|index| {
@@ -88,7 +88,7 @@ async fn confirm(shared: &Arc<Shared>, slot: &Arc<Slot>, request: &AcquireReques
     // The token has lost the hold: its remaining votes are undone, and the token takes part anew.
     let all = NodeSet::first(shared.n());
     shared.undo(slot.spoil(all, &shared.nodes), slot.undo_until(Duration::from_secs(60)));
-    slot.state().standing.drop_hold();
+    slot.state().attempt_state.drop_hold();
     None
 }
 
@@ -134,7 +134,7 @@ async fn queued(
         }
         // It granted, so this waiter was first in its queue. A refusal by the others may be a release that is late
         // there.
-        head = slot.state().standing.granted().contains(at);
+        head = slot.state().attempt_state.granted().contains(at);
         if let Some(decided) = decision {
             return finish(shared, slot, request, round, decided);
         }

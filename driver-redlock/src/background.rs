@@ -16,8 +16,8 @@ use tenure_core::driver::{Hold, LeaseInstant, Released};
 use tenure_core::{Error, ErrorKind, Result};
 use tokio::task::JoinSet;
 
+use crate::attempt_state::Undo;
 use crate::node::Node;
-use crate::standing::Undo;
 
 /// The most pieces at once; leases beyond that expire by themselves.
 const MOST: usize = 65_536;
@@ -151,12 +151,12 @@ impl Chore {
     /// Undoes once. Returns the node's answer if this is a release.
     pub(crate) async fn once(&self) -> Result<Option<Released>> {
         // The release first, for its answer: after an abandonment it would find nothing.
-        let told = if self.undo.tells() { Some(self.node.release(&self.hold).await?) } else { None };
-        let over = self.undo == Undo::ReleaseOrAbandon && told == Some(Released::Released);
+        let reported = if self.undo.tells() { Some(self.node.release(&self.hold).await?) } else { None };
+        let over = self.undo == Undo::ReleaseOrAbandon && reported == Some(Released::Released);
         if self.undo != Undo::Release && !over {
             self.node.abandon(&self.hold).await?;
         }
-        Ok(told)
+        Ok(reported)
     }
 }
 

@@ -39,7 +39,7 @@ impl Redlock {
         let slot = self.0.slots.get(token)?;
         let (held, granted) = {
             let state = slot.state();
-            (state.standing.is_held(), state.standing.granted())
+            (state.attempt_state.is_held(), state.attempt_state.granted())
         };
         held.then(|| granted.iter().map(|index| self.0.nodes[index].name.as_str()).collect())
     }
@@ -70,8 +70,8 @@ impl Redlock {
     ///
     /// Dropping the future may leave only some nodes enrolled; call it again.
     pub async fn enroll_nodes(&self) -> Result<()> {
-        let told = self.0.nodes.iter().map(|node| node.bounded(node.api.enroll(&self.0.electorate)));
-        join_all(told).await.into_iter().collect()
+        let reported = self.0.nodes.iter().map(|node| node.bounded(node.api.enroll(&self.0.electorate)));
+        join_all(reported).await.into_iter().collect()
     }
 
     fn of_nodes(&self) -> impl Iterator<Item = LockCapabilities> {

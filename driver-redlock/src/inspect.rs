@@ -85,13 +85,13 @@ mod tests {
                 (holder.fence.unwrap().get(), label.as_str().to_owned(), holder.held_for, holder.remaining)
             })
         };
-        let told = |fence, label: &str, held, left| {
+        let reported = |fence, label: &str, held, left| {
             Some((fence, label.to_owned(), Some(Duration::from_secs(held)), Some(Duration::from_secs(left))))
         };
-        assert_eq!(seen(&[(3, "me"), (3, "me")], 2), told(3, "me", 3, 7));
+        assert_eq!(seen(&[(3, "me"), (3, "me")], 2), reported(3, "me", 3, 7));
         assert_eq!(seen(&[(3, "me")], 2), None, "a minority");
-        assert_eq!(seen(&[(3, "me"), (3, "me"), (4, "you")], 2), told(3, "me", 3, 7));
-        assert_eq!(seen(&[(5, "me"), (4, "me"), (2, "me")], 2), told(2, "me", 5, 6), "by the label alone");
+        assert_eq!(seen(&[(3, "me"), (3, "me"), (4, "you")], 2), reported(3, "me", 3, 7));
+        assert_eq!(seen(&[(5, "me"), (4, "me"), (2, "me")], 2), reported(2, "me", 5, 6), "by the label alone");
         assert_eq!(seen(&[(3, "me"), (3, "me"), (3, "you"), (3, "you")], 3), None, "half");
         assert_eq!(seen(&[(1, "me"), (2, "you"), (3, "them")], 2), None);
     }

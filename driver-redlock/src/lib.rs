@@ -31,6 +31,7 @@
 //! The crate's README lists the promises and their limits.
 
 mod acquire;
+mod attempt_state;
 mod background;
 mod builder;
 mod doctor;
@@ -48,7 +49,6 @@ mod round;
 mod shared;
 mod slot;
 mod slots;
-mod standing;
 mod telemetry;
 mod url;
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! An exhaustive search through the protocol of fenced elections, in small configurations.
 //!
 //! The client's decisions are the driver's own code: the search steps [`quorum`](crate::quorum) and
-//! [`standing`](crate::standing) as the driver steps them, so a bug in them appears as a trace of the search. The real
+//! [`attempt_state`](crate::attempt_state) as the driver steps them, so a bug in them appears as a trace of the search. The real
 //! protocol must hold in every interleaving. The search must find every tempting simplification broken, which also
 //! shows that it can find errors. `cargo test -p tenure-redlock --lib model -- --nocapture` prints how many states were
 //! visited. With `TENURE_MODEL_FULL` set, it also searches configurations of many millions of states, some of them only

@@ -322,8 +322,8 @@ pub(crate) enum Freed {
 
 impl ReleaseTally {
     /// Takes in a node's answer. One that was not asked whether it had the lock has not answered.
-    pub(crate) fn heard(&mut self, node: usize, told: Option<Released>) {
-        match told {
+    pub(crate) fn heard(&mut self, node: usize, reported: Option<Released>) {
+        match reported {
             Some(Released::Released) => self.released(node),
             Some(Released::NotHeld) => self.not_held(node),
             None => {}

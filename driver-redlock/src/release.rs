@@ -10,11 +10,11 @@ use futures_util::stream::FuturesUnordered;
 use tenure_core::driver::{ForceReleased, Hold, LeaseInstant, Released};
 use tenure_core::{Error, FencingToken, LockName, Result};
 
+use crate::attempt_state::Undo;
 use crate::background::{Chore, undo_all};
 use crate::quorum::{Freed, NodeSet};
 use crate::shared::Shared;
 use crate::slot::Slot;
-use crate::standing::Undo;
 
 /// What one node said: whether it had the lock, if that was asked, and that it has it no more.
 type Said = Result<Option<Released>>;
@@ -24,15 +24,15 @@ type Pending = FuturesUnordered<Pin<Box<dyn Future<Output = (usize, Said)> + Sen
 pub(crate) async fn release(shared: &Arc<Shared>, hold: &Hold) -> Result<Released> {
     shared.ensure_open()?;
     let slot = shared.slots.find(&hold.name, hold.token, shared.n());
-    let (standing, before) = {
+    let (attempt_state, before) = {
         let mut state = slot.state();
         // First: from here on no late vote wins anything for the token, and none is sent to take a node back.
-        state.standing.end();
-        (state.standing, state.tally.ask(shared.n()))
+        state.attempt_state.end();
+        (state.attempt_state, state.tally.ask(shared.n()))
     };
     // A node that released in an earlier try would answer now that it held nothing, so it is not asked again.
     let left = NodeSet::first(shared.n()).without(before.answered());
-    let chores = chores(shared, &slot, left, |node| standing.give_back(node));
+    let chores = chores(shared, &slot, left, |node| attempt_state.give_back(node));
     let mut pending = send(&chores);
     let (mut heard, mut faults) = (NodeSet::EMPTY, Vec::new());
     let verdict = loop {
@@ -45,9 +45,9 @@ pub(crate) async fn release(shared: &Arc<Shared>, hold: &Hold) -> Result<Release
             break slot.state().tally.final_verdict(before, shared.n());
         };
         match said {
-            Ok(told) => {
+            Ok(reported) => {
                 heard.insert(node);
-                slot.state().tally.heard(node, told);
+                slot.state().tally.heard(node, reported);
             }
             Err(error) => faults.push((node, error)),
         }
@@ -70,7 +70,7 @@ pub(crate) async fn abandon(shared: &Arc<Shared>, hold: &Hold) -> Result<()> {
     shared.slots.bury(hold.token);
     {
         let mut state = slot.state();
-        state.standing.end();
+        state.attempt_state.end();
         state.queue.listener = None;
     }
     let all = NodeSet::first(shared.n());

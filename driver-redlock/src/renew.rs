@@ -16,10 +16,10 @@ use futures_util::stream::FuturesUnordered;
 use tenure_core::driver::{AcquireRequest, Acquisition, Ballot, Hold, Renewed, Ttl, Vote};
 use tenure_core::{Error, ErrorKind, Result};
 
+use crate::attempt_state::Healed;
 use crate::quorum::{NodeSet, RenewTally, Verdict};
 use crate::shared::Shared;
 use crate::slot::Slot;
-use crate::standing::Healed;
 
 type Answers = (usize, Vec<Result<Renewed>>);
 type Pending = FuturesUnordered<Pin<Box<dyn Future<Output = Answers> + Send>>>;
@@ -70,11 +70,11 @@ fn take_in(leases: &mut [Lease], node: usize, answers: Vec<Result<Renewed>>) {
         let missing = || Err(Error::new(ErrorKind::Protocol, "fewer answers than renewals"));
         match answers.next().unwrap_or_else(missing) {
             Ok(Renewed::Extended { ttl }) => {
-                lease.slot.state().standing.settle_granted(node);
+                lease.slot.state().attempt_state.settle_granted(node);
                 lease.tally.kept(ttl);
             }
             Ok(Renewed::Lost) => {
-                lease.slot.state().standing.settle_gone(node);
+                lease.slot.state().attempt_state.settle_gone(node);
                 lease.tally.lost(node);
             }
             Err(error) => {
@@ -91,7 +91,7 @@ fn conclude(shared: &Arc<Shared>, lease: &Lease) -> Result<Renewed> {
             let mut state = lease.slot.state();
             state.ttl = state.ttl.max(Some(lease.ttl));
             state.keep();
-            let is_adopted = state.standing.adopt();
+            let is_adopted = state.attempt_state.adopt();
             drop(state);
             // After the slot's lock is free: `Slots` locks slots while it is locked itself.
             if is_adopted {
@@ -104,8 +104,8 @@ fn conclude(shared: &Arc<Shared>, lease: &Lease) -> Result<Renewed> {
             // What a minority still has is of no use to us, and in the way of others.
             {
                 let mut state = lease.slot.state();
-                state.standing.end();
-                state.standing.drop_hold();
+                state.attempt_state.end();
+                state.attempt_state.drop_hold();
             }
             shared.slots.remove(&lease.slot.token);
             let all = NodeSet::first(shared.n());
@@ -134,10 +134,10 @@ fn heal(shared: &Arc<Shared>, slot: &Arc<Slot>, index: usize, ttl: Ttl) {
     let ballot = {
         let mut state = slot.state();
         // One vote at a time for each node. A second one would leave open which of them an answer belongs to.
-        if !state.standing.begin_healing(index) {
+        if !state.attempt_state.begin_healing(index) {
             return;
         }
-        let proposal = state.standing.fence().or_else(|| shared.proposal());
+        let proposal = state.attempt_state.fence().or_else(|| shared.proposal());
         let (name, token, label) = (slot.name.clone(), state.tokens[index], state.label.clone());
         let request = AcquireRequest::new(name, token, ttl).with_label(label);
         // The vote is for who holds the lock already, so it matters not what the node may have forgotten.
@@ -171,7 +171,7 @@ impl Healing {
     fn send(&mut self, ballot: &Ballot) -> bool {
         let mut state = self.slot.state();
         // Looked at again when the work begins: a release, or an undoing that changed the token, may have come first.
-        let sends = state.tokens[self.node] == ballot.request.token && state.standing.send_healing(self.node);
+        let sends = state.tokens[self.node] == ballot.request.token && state.attempt_state.send_healing(self.node);
         if sends {
             // Until an answer is heard: dropped from here on, the vote may still be applied.
             self.healed = Healed::Unknown;
@@ -186,7 +186,7 @@ impl Healing {
 
 impl Drop for Healing {
     fn drop(&mut self) {
-        self.slot.state().standing.settle_healing(self.node, self.healed);
+        self.slot.state().attempt_state.settle_healing(self.node, self.healed);
     }
 }
 

@@ -13,12 +13,12 @@ use tenure_core::driver::{
 };
 use tenure_core::{Error, ErrorKind, FenceFloor, FencingToken, Result};
 
+use crate::attempt_state::counts;
 use crate::background::Undoer;
 use crate::node::Node;
 use crate::quorum::{Decision, Defeat, Election, Event, NodeSet, at_majority};
 use crate::shared::Shared;
 use crate::slot::Slot;
-use crate::standing::counts;
 
 /// What comes back from a node.
 pub(crate) enum Answer {
@@ -67,7 +67,7 @@ impl<'a> Round<'a> {
         let proposal = shared.proposal();
         let (asked_before, queued_before) = {
             let state = slot.state();
-            (state.standing.asked(), state.queue.at.filter(|_| state.queue.joined))
+            (state.attempt_state.asked(), state.queue.at.filter(|_| state.queue.joined))
         };
         let clock = CredibleFences::now();
         Self {
@@ -105,7 +105,7 @@ impl<'a> Round<'a> {
                 // Noted before the request exists: a round that is dropped at any later point undoes it at this node.
                 let mut state = self.slot.state();
                 request.token = state.tokens[index];
-                state.standing.ask(index);
+                state.attempt_state.ask(index);
                 if queue == Some(index) {
                     state.queue.joined = true;
                 }
@@ -202,7 +202,7 @@ impl<'a> Round<'a> {
                 }
                 Ok(Raised::Beyond { counter }) => Event::Beyond { node, fence, counter: counter.get() },
                 Ok(Raised::NotOwner) => {
-                    self.slot.state().standing.settle_refused(node);
+                    self.slot.state().attempt_state.settle_refused(node);
                     Event::NotOwner { node }
                 }
                 Err(error) => {
@@ -219,7 +219,7 @@ impl<'a> Round<'a> {
                 let mut state = self.slot.state();
                 // Settled before it is judged: a vote that does not count here is held by the node all the same, and is
                 // undone.
-                state.standing.settle_granted(node);
+                state.attempt_state.settle_granted(node);
                 if state.queue.at == Some(node) {
                     state.queue.joined = false; // who has the lock is not in the queue
                 }
@@ -238,7 +238,7 @@ impl<'a> Round<'a> {
                 Event::Granted { node, fence: grant.fence.get() }
             }
             Ok(Vote::Cast(Acquisition::Busy(busy))) => {
-                self.slot.state().standing.settle_refused(node);
+                self.slot.state().attempt_state.settle_refused(node);
                 self.refusals.push((node, busy));
                 Event::Refused { node }
             }
@@ -262,7 +262,7 @@ impl<'a> Round<'a> {
     /// The node did nothing: it has the place in its queue that it had before, if any.
     fn was_not_applied(&self, node: usize) {
         let mut state = self.slot.state();
-        state.standing.settle_refused(node);
+        state.attempt_state.settle_refused(node);
         if state.queue.at == Some(node) {
             state.queue.joined = self.queued_before == Some(node);
         }
@@ -312,7 +312,7 @@ impl<'a> Round<'a> {
             return Outcome::Failed(Error::new(ErrorKind::Protocol, "a majority granted the lock without a fence"));
         };
         // An abandonment may have ended the acquisition while votes were on their way: these would keep their nodes.
-        if !self.slot.state().standing.win(fence, granted) {
+        if !self.slot.state().attempt_state.win(fence, granted) {
             self.undo();
             return Outcome::Failed(Error::new(
                 ErrorKind::NotHeld,
@@ -350,8 +350,8 @@ impl<'a> Round<'a> {
         // First: an answer that is heard after the tokens are given up would be taken for one to the fresh tokens.
         self.pending.clear();
         let which = {
-            let standing = self.slot.state().standing;
-            standing.granted().or(standing.unknown()).or(self.void)
+            let attempt_state = self.slot.state().attempt_state;
+            attempt_state.granted().or(attempt_state.unknown()).or(self.void)
         };
         let until = self.slot.undo_until(Duration::from_secs(60));
         self.shared.undo(self.slot.spoil(which, &self.shared.nodes), until);
@@ -373,12 +373,12 @@ async fn settle_late(mut late: Pending, slot: Arc<Slot>, nodes: Vec<Arc<Node>>, 
         let queued = {
             let mut state = slot.state();
             match vote {
-                Ok(Vote::Cast(Acquisition::Granted(_))) => state.standing.settle_granted(node),
-                Ok(_) => state.standing.settle_refused(node),
-                Err(error) if error.was_not_applied() => state.standing.settle_refused(node),
+                Ok(Vote::Cast(Acquisition::Granted(_))) => state.attempt_state.settle_granted(node),
+                Ok(_) => state.attempt_state.settle_refused(node),
+                Err(error) if error.was_not_applied() => state.attempt_state.settle_refused(node),
                 Err(_) => {}
             }
-            state.queue.joined && state.queue.at == Some(node) && !state.standing.granted().contains(node)
+            state.queue.joined && state.queue.at == Some(node) && !state.attempt_state.granted().contains(node)
         };
         if queued {
             let chores = slot.spoil(NodeSet::of(node), &nodes); // a place in a queue that is not needed any more

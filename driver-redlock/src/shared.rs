@@ -77,10 +77,10 @@ impl Shared {
 
     /// One error out of what went wrong at the nodes. Its kind is the least certain of theirs; each is named.
     pub(crate) fn failure(&self, what: &str, faults: &[(usize, Error)]) -> Error {
-        let told = |(node, error): &(usize, Error)| {
+        let reported = |(node, error): &(usize, Error)| {
             format!("{}: {}: {}", self.nodes[*node].name, error.kind(), error.reason())
         };
-        let all: Vec<String> = faults.iter().map(told).collect();
+        let all: Vec<String> = faults.iter().map(reported).collect();
         let kind = faults.iter().map(|(_, error)| error.kind()).max_by_key(|kind| uncertainty(*kind));
         let text = format!("{what} ({} of {} nodes are needed): {}", self.needed(), self.n(), all.join("; "));
         let whole = Error::new(kind.unwrap_or(ErrorKind::Unavailable), text);
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_driver_that_was_closed_asks_nobody_and_an_open_one_goes_on_with_what_was_left() {
+    async fn a_driver_that_was_closed_asks_nobody_and_an_open_one_continues_with_what_was_left() {
         let shared = shared();
         std::thread::scope(|scope| scope.spawn(|| shared.background.push(async {})).join().unwrap());
         tokio::task::yield_now().await;

@@ -12,10 +12,10 @@ use tenure_core::driver::{AcquireRequest, Hold, LeaseInstant, Ttl, WakeHandle};
 use tenure_core::{Label, LockName, OwnerToken};
 use tokio::task::AbortHandle;
 
+use crate::attempt_state::{AttemptState, Undo};
 use crate::background::Chore;
 use crate::node::Node;
 use crate::quorum::{NodeSet, ReleaseTally};
-use crate::standing::{Standing, Undo};
 
 #[derive(Debug)]
 pub(crate) struct Slot {
@@ -82,7 +82,7 @@ impl Line {
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) tokens: Vec<OwnerToken>,
-    pub(crate) standing: Standing,
+    pub(crate) attempt_state: AttemptState,
     pub(crate) ttl: Option<Ttl>,
     pub(crate) label: Option<Label>,
     pub(crate) tally: ReleaseTally,
@@ -123,7 +123,7 @@ impl Slot {
     pub(crate) fn new(name: LockName, token: OwnerToken, nodes: usize, line: Arc<Line>) -> Self {
         let state = State {
             tokens: vec![token; nodes],
-            standing: Standing::default(),
+            attempt_state: AttemptState::default(),
             ttl: None,
             label: None,
             tally: ReleaseTally::default(),
@@ -175,7 +175,7 @@ impl Slot {
     /// an abandonment where one may be on its way.
     pub(crate) fn spoil(&self, which: NodeSet, nodes: &[Arc<Node>]) -> Vec<Chore> {
         let mut state = self.state();
-        let sure = state.standing.spoil(which);
+        let sure = state.attempt_state.spoil(which);
         let mut chores = Vec::with_capacity(which.len());
         for index in which.iter() {
             let token = std::mem::replace(&mut state.tokens[index], OwnerToken::random());
@@ -287,8 +287,8 @@ mod tests {
         assert!(!slot.has_spoiled());
         {
             let mut state = slot.state();
-            (0..3).for_each(|node| state.standing.ask(node));
-            (0..2).for_each(|node| state.standing.settle_granted(node));
+            (0..3).for_each(|node| state.attempt_state.ask(node));
+            (0..2).for_each(|node| state.attempt_state.settle_granted(node));
             (state.queue.at, state.queue.joined) = (Some(1), true);
         }
         let chores = slot.spoil(NodeSet::first(3), &nodes);

@@ -68,7 +68,7 @@ impl Rows for Waiters<'_, '_> {
     }
 
     /// The letter leaves after the commit.
-    fn tell(&mut self, waiter: &Waiter<Place>, given: Option<Given>) -> Done<Heard> {
+    fn signal(&mut self, waiter: &Waiter<Place>, given: Option<Given>) -> Done<Heard> {
         let (client, token) = (waiter.place.client, waiter.token);
         let letter = match given {
             None => Letter::Wake(token),
@@ -80,7 +80,7 @@ impl Rows for Waiters<'_, '_> {
             Ear::Gone => Heard::Never,
             Ear::Unknown => Heard::ByNobody,
             Ear::Open => {
-                self.turn.tell(client, letter);
+                self.turn.signal(client, letter);
                 Heard::Yes
             }
         })

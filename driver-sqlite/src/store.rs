@@ -263,7 +263,7 @@ impl Turn<'_> {
     }
 
     /// Sends a client a letter once the transaction is committed.
-    pub(crate) fn tell(&mut self, client: i64, letter: Letter) {
+    pub(crate) fn signal(&mut self, client: i64, letter: Letter) {
         self.letters.push((client, letter));
     }
 }
@@ -392,7 +392,7 @@ mod tests {
         pages(&store, now + 2);
         let (filled, next, ended) = fill(&mut store, 1_000_000);
         assert_eq!(filled.unwrap_err().kind(), ErrorKind::Unavailable);
-        assert_eq!(next.is_ok(), ended.is_ok(), "who asked beside it is told what became of the transaction");
+        assert_eq!(next.is_ok(), ended.is_ok(), "who asked beside it is reported what became of the transaction");
         pages(&store, 1_000_000);
         let (filled, next, ended) = fill(&mut store, 1_000_000);
         assert!(filled.is_ok() && next.is_ok() && ended.is_ok());

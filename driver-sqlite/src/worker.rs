@@ -62,7 +62,7 @@ impl Worker {
         work: impl FnOnce(&mut Turn<'_>) -> Done<T> + Send + 'static,
     ) -> Result<T> {
         self.ensure_open()?;
-        let (tell, told) = oneshot::channel();
+        let (tell, reported) = oneshot::channel();
         let job: Job = Box::new(move |store| {
             let done = store.map(|store| store.part(work));
             Box::new(move |ended| {
@@ -79,7 +79,7 @@ impl Worker {
             let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
             jobs.as_ref().ok_or_else(closed)?.send(job).map_err(|_| died())?;
         }
-        told.await.map_err(|_| died().with_kind(ErrorKind::Indeterminate))?
+        reported.await.map_err(|_| died().with_kind(ErrorKind::Indeterminate))?
     }
 
     fn ensure_open(&self) -> Result<()> {

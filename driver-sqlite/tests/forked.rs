@@ -58,15 +58,15 @@ fn a_child_of_the_process_that_opened_the_file_is_refused_and_may_open_it_anew()
     assert_eq!(bells.len(), 1);
     let id = match fork::fork().unwrap() {
         Fork::Child => {
-            let told = runtime().block_on(child(client, &file));
-            std::fs::write(&said, told).unwrap();
+            let reported = runtime().block_on(child(client, &file));
+            std::fs::write(&said, reported).unwrap();
             std::process::exit(0);
         }
         Fork::Parent(id) => id,
     };
     let status = fork::waitpid(id).unwrap();
-    let told = std::fs::read_to_string(&said).unwrap_or_default();
-    assert_eq!((status, told.as_str()), (0, "as it should be"));
+    let reported = std::fs::read_to_string(&said).unwrap_or_default();
+    assert_eq!((status, reported.as_str()), (0, "as it should be"));
     // The parent goes on: its lease, its socket, its locks on the file.
     parent.block_on(guard.extend(TTL)).unwrap();
     assert!(bells[0].exists(), "the child took its socket away");

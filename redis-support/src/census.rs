@@ -110,7 +110,7 @@ mod tests {
     use super::*;
     use crate::config::{Address, RedisConfig, Topology};
     use crate::keyspace::{ClientId, Keyspace};
-    use crate::link::scene::{Scene, fit, server, slot_map};
+    use crate::link::fake_server::{Scene, fit, server, slot_map};
     use crate::settings::RedisSettings;
     use crate::slot;
 
@@ -131,12 +131,12 @@ mod tests {
         servers: &[Address],
         scan: impl Fn(&Address, u64) -> (u64, Vec<&'static str>) + Send + Sync + 'static,
     ) -> (Scene, Driver<Scene>) {
-        let (scene, known, (last, others)) = (Scene::new(), keys(), servers.split_last().unwrap());
+        let (fake_server, known, (last, others)) = (Scene::new(), keys(), servers.split_last().unwrap());
         let share = slot::COUNT / u16::try_from(servers.len()).unwrap();
         let mut shares: Vec<_> = others.iter().map(|node| (node, share)).collect();
         shares.push((last, slot::COUNT - share * u16::try_from(others.len()).unwrap()));
         let map = slot_map(&shares);
-        scene.answers(move |at, command| {
+        fake_server.answers(move |at, command| {
             if let Some(answer) = fit(command) {
                 return Ok(answer);
             }
@@ -168,18 +168,18 @@ mod tests {
             }
         });
         let config = RedisConfig::new(Topology::Cluster(servers.to_vec()));
-        let locks = Driver::<Scene>::connect_on(scene.clone(), config).await.unwrap();
-        (scene, locks)
+        let locks = Driver::<Scene>::connect_on(fake_server.clone(), config).await.unwrap();
+        (fake_server, locks)
     }
 
     /// The names on all pages from this place on, and the servers that were asked, in order.
-    async fn walk(scene: &Scene, locks: &Driver<Scene>, from: Option<CensusPlace>) -> (Vec<String>, Vec<String>) {
+    async fn walk(fake_server: &Scene, locks: &Driver<Scene>, from: Option<CensusPlace>) -> (Vec<String>, Vec<String>) {
         let (mut place, mut names, mut asked) = (from, Vec::new(), Vec::new());
         for _ in 0..10 {
             let page = locks.held(b"", place.as_ref(), 5).await.unwrap();
             names.extend(page.locks.iter().map(|held| held.name.to_string()));
             place = page.next;
-            asked.extend(scene.last_scan());
+            asked.extend(fake_server.last_scan());
             if place.is_none() {
                 return (names, asked);
             }
@@ -191,7 +191,7 @@ mod tests {
     async fn pages_go_through_every_server_once_in_whatever_order_the_map_has_them() {
         let [a, b, c] = ["a", "b", "c"].map(server);
         for order in [[&a, &b, &c], [&c, &a, &b], [&b, &c, &a]] {
-            let (scene, locks) =
+            let (fake_server, locks) =
                 cluster(&order.map(Clone::clone), |at, cursor| match (at.to_string().as_str(), cursor) {
                     ("a:1", 0) => (7, vec!["one", "two", "one"]),
                     ("a:1", 7) => (0, vec!["three", "a list", "raw other"]),
@@ -201,11 +201,11 @@ mod tests {
                     other => panic!("{other:?}"),
                 })
                 .await;
-            let (mut names, asked) = walk(&scene, &locks, None).await;
+            let (mut names, asked) = walk(&fake_server, &locks, None).await;
             names.sort();
             assert_eq!(names, ["five", "four", "one", "three", "two"], "{order:?}");
             assert_eq!(asked, ["a:1", "a:1", "b:1", "c:1", "c:1"], "{order:?}");
-            let (names, asked) = walk(&scene, &locks, Some(place(9, "b:0"))).await;
+            let (names, asked) = walk(&fake_server, &locks, Some(place(9, "b:0"))).await;
             assert_eq!(
                 (names.len(), asked),
                 (2, vec!["b:1".into(), "c:1".into(), "c:1".into()]),
@@ -225,9 +225,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_look_that_answers_for_other_locks_is_no_answer() {
-        let (scene, locks) = cluster(&[server("a")], |_, _| (0, vec!["one"])).await;
-        assert_eq!(walk(&scene, &locks, None).await.0, ["one"]);
-        scene.answers(|_, command| match command.split(' ').next() {
+        let (fake_server, locks) = cluster(&[server("a")], |_, _| (0, vec!["one"])).await;
+        assert_eq!(walk(&fake_server, &locks, None).await.0, ["one"]);
+        fake_server.answers(|_, command| match command.split(' ').next() {
             Some("SCAN") => {
                 Ok(Reply::Array(vec![bytes("0"), Reply::Array(vec![bytes(keys().lock_key(&name("one")))])]))
             }

@@ -91,7 +91,7 @@ pub(crate) async fn infos<D: Dialer>(servers: &Servers<D>) -> Answers {
 /// Looks at version, mode, role and eviction policy, as the servers report them, and tries the rights that scripts need.
 pub(crate) async fn server<D: Dialer>(servers: &Servers<D>, calls: &Calls, infos: Answers) -> Result<Notes> {
     let mut notes = Notes::default();
-    told(infos, servers.placement(), calls, Replicas::Refused, &mut notes)?;
+    reported(infos, servers.placement(), calls, Replicas::Refused, &mut notes)?;
     rights(servers, calls, &mut notes).await?;
     if notes.deletes_equal {
         releases_by_value(servers, calls, &mut notes).await?;
@@ -100,7 +100,7 @@ pub(crate) async fn server<D: Dialer>(servers: &Servers<D>, calls: &Calls, infos
 }
 
 /// The properties that the servers report of themselves. One that is away keeps none of the others from being looked at.
-pub(crate) fn told(
+pub(crate) fn reported(
     infos: Answers,
     placement: Placement,
     calls: &Calls,

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn damage_is_told_from_other_refusals() {
+    fn damage_differs_from_other_refusals() {
         for text in [
             "WRONGTYPE Operation against a key holding the wrong kind of value script: f, on @user_script:9.",
             "ERR Error running script (call to f_1): @user_script:9: WRONGTYPE Operation against a key",
@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn the_key_of_another_type_is_named_and_those_that_are_not_there_are_not() {
         let keys = ["tenure:a", "{tenure:a}:q", "{tenure:a}:w", "{tenure:a}:a"].map(str::as_bytes);
-        let told = |types: &[&str]| {
+        let reported = |types: &[&str]| {
             let types = Reply::Array(types.iter().map(|name| Reply::Bytes(name.as_bytes().to_vec())).collect());
             let error = another_type(keys.into_iter(), Some(&types));
             assert!(error.kind() == ErrorKind::Damaged && !error.was_not_applied());
@@ -90,14 +90,15 @@ mod tests {
         };
         let unknown = "a key has another type than this library writes";
         assert_eq!(
-            told(&["hash", "none", "list", "string"]),
+            reported(&["hash", "none", "list", "string"]),
             "the key \"{tenure:a}:w\" is a list, not a zset; restore its value, or delete it"
         );
         assert!(
-            told(&["set", "zset", "zset", "hash"]).starts_with("the key \"tenure:a\" is a set, not a string or hash")
+            reported(&["set", "zset", "zset", "hash"])
+                .starts_with("the key \"tenure:a\" is a set, not a string or hash")
         );
         for fine in [&["string", "zset", "zset", "hash"][..], &["none"], &[]] {
-            assert_eq!(told(fine), unknown, "{fine:?}");
+            assert_eq!(reported(fine), unknown, "{fine:?}");
         }
         assert_eq!(another_type(keys.into_iter(), None).message(), unknown);
     }

@@ -142,7 +142,7 @@ async fn clocks<D: Dialer>(servers: &Servers<D>, checkup: &mut Checkup) {
     let answers = servers.everywhere(&["TIME"]).await;
     let answered = SystemTime::now();
     for (server, answer) in answers {
-        let Ok(reply) = answer else { continue }; // what keeps it from answering is told elsewhere
+        let Ok(reply) = answer else { continue }; // what keeps it from answering is reported elsewhere
         let Some(time) = time(&reply) else {
             let meaning = "the reply is not a time; clocks were not compared";
             checkup.add(finding(&server, Topic::Clock, Concern::Note, format!("{reply:?}"), meaning));

@@ -320,8 +320,8 @@ mod tests {
     }
 
     #[test]
-    fn refusals_are_told_apart_by_their_code_or_by_what_an_older_server_hides_it_in() {
-        let told = |text: &str| {
+    fn refusals_are_distinguished_by_their_code_or_by_what_an_older_server_hides_it_in() {
+        let reported = |text: &str| {
             let error = ExecError::refused(text);
             [error.is_no_script(), error.is_read_only(), error.is_denied(), error.is_withheld()]
         };
@@ -334,7 +334,7 @@ mod tests {
             ("ERR Unknown command", [false, false, false, true]),
             ("ERR something else", [false; 4]),
         ] {
-            assert_eq!(told(text), expected, "{text}");
+            assert_eq!(reported(text), expected, "{text}");
         }
         let others = [ExecError::Closed, ExecError::not_sent("unknown command", None)];
         assert!(others.iter().all(|error| !error.is_no_script() && !error.is_read_only() && !error.is_withheld()));

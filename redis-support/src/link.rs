@@ -4,9 +4,9 @@
 //! The modules `sentinel` (the address of the primary) and `cluster` (the node of a key) are layers above it, once for
 //! all libraries.
 
-mod keep;
 #[cfg(test)]
-pub(crate) mod scene;
+pub(crate) mod fake_server;
+mod keep;
 #[cfg(test)]
 mod tests;
 

@@ -156,8 +156,8 @@ impl<D: Dialer> Driver<D> {
         }
         let mut notes = Notes::default();
         let infos = check::infos(servers).await;
-        let told = check::told(infos, servers.placement(), calls, Replicas::TellThemselves, &mut notes);
-        let looked = match told.and_then(|()| self.fits(&notes)) {
+        let reported = check::reported(infos, servers.placement(), calls, Replicas::TellThemselves, &mut notes);
+        let looked = match reported.and_then(|()| self.fits(&notes)) {
             // One server of many that is away says nothing of the others, and is checked when it is back.
             Err(error) if !(error.is_transient() && servers.placement() == Placement::Slots) => Err(error),
             _ => {

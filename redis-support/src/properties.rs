@@ -229,8 +229,8 @@ proptest! {
         let mut notes = Notes::default();
         let looked = check::look(&text, Placement::OneServer, Eviction::Allow, Replicas::Refused, &mut notes);
         let _ = looked.inspect_err(|error| assert_sound(error, &[]));
-        for told in notes.server_version().into_iter().chain(notes.remarks().iter().map(String::as_str)) {
-            assert!(!told.contains(char::is_control) && told.len() < 1000, "{told:?}");
+        for reported in notes.server_version().into_iter().chain(notes.remarks().iter().map(String::as_str)) {
+            assert!(!reported.contains(char::is_control) && reported.len() < 1000, "{reported:?}");
         }
         let mut checkup = Checkup::default();
         doctor::look(&mut checkup, "a:1", &text, Placement::OneServer);

@@ -31,7 +31,7 @@ pub(crate) struct Sentinels<D: Dialer> {
     service: String,
     moved: Arc<Notify>,
     /// When [`Sentinels::moved`] returned last.
-    told: Mutex<Option<Instant>>,
+    reported: Mutex<Option<Instant>>,
     /// Which sentinel answered last.
     answering: AtomicUsize,
     links: Vec<Link<D>>,
@@ -61,7 +61,7 @@ impl<D: Dialer> Sentinels<D> {
             answering: AtomicUsize::new(0),
             links: links.collect(),
             moved,
-            told: Mutex::default(),
+            reported: Mutex::default(),
         })
     }
 
@@ -97,13 +97,13 @@ impl<D: Dialer> NamesPrimary<D::Socket> for Sentinels<D> {
     /// Returns when there may be another primary: at once for the first announcement after a while. Those that follow at its
     /// heels count as one, reported a moment later. Dropping the future forgets none.
     async fn moved(&self) {
-        let told = || self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        let last = *told();
+        let reported = || self.reported.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = *reported();
         if let Some(last) = last {
             sleep_until(last + PACE).await;
         }
         self.moved.notified().await;
-        *told() = Some(Instant::now());
+        *reported() = Some(Instant::now());
     }
 
     /// The primary, as the first sentinel that answers knows it.

@@ -119,14 +119,14 @@ mod tests {
 
     #[test]
     fn a_raise_says_who_has_the_lock_and_where_its_counter_is() {
-        let told = |reply: &[Reply]| raised(&Reply::Array(reply.to_vec()), fence(5));
-        assert_eq!(told(&[Reply::Int(1)]).unwrap(), Raised::Acknowledged);
-        assert_eq!(told(&[Reply::Int(0)]).unwrap(), Raised::NotOwner);
-        assert_eq!(told(&[Reply::Int(-1), Reply::Int(9)]).unwrap(), Raised::Beyond { counter: fence(9) });
-        let far = told(&[Reply::Int(-7), text("tenure:f:a")]).unwrap_err();
+        let reported = |reply: &[Reply]| raised(&Reply::Array(reply.to_vec()), fence(5));
+        assert_eq!(reported(&[Reply::Int(1)]).unwrap(), Raised::Acknowledged);
+        assert_eq!(reported(&[Reply::Int(0)]).unwrap(), Raised::NotOwner);
+        assert_eq!(reported(&[Reply::Int(-1), Reply::Int(9)]).unwrap(), Raised::Beyond { counter: fence(9) });
+        let far = reported(&[Reply::Int(-7), text("tenure:f:a")]).unwrap_err();
         assert_eq!(far.kind(), ErrorKind::InvalidArgument);
         assert!(far.message().contains("the fence 5 is") && far.message().contains("tenure:f:a was not"), "{far}");
-        assert_eq!(told(&[Reply::Int(-6), text("tenure:f:a"), text("x")]).unwrap_err().kind(), ErrorKind::Damaged);
-        assert_eq!(told(&[Reply::Int(2)]).unwrap_err().kind(), ErrorKind::Protocol);
+        assert_eq!(reported(&[Reply::Int(-6), text("tenure:f:a"), text("x")]).unwrap_err().kind(), ErrorKind::Damaged);
+        assert_eq!(reported(&[Reply::Int(2)]).unwrap_err().kind(), ErrorKind::Protocol);
     }
 }

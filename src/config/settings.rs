@@ -176,7 +176,7 @@ impl ClientConfig {
         if prefix.is_empty() || !prefix.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
             return Err(invalid("the prefix of the variables is not made of letters, digits and underscores".into()));
         }
-        let told = |field: &str| {
+        let reported = |field: &str| {
             let name = format!("{prefix}_{}", field.to_ascii_uppercase());
             let Some(text) = value(&name).filter(|text| !text.is_empty()) else { return Ok(None) };
             match text.into_string() {
@@ -184,9 +184,9 @@ impl ClientConfig {
                 Err(_) => Err(invalid(format!("the variable {name} is not UTF-8"))),
             }
         };
-        let mut config = Self { url: told("url")?.map(|(_, url)| url), ..Self::default() };
+        let mut config = Self { url: reported("url")?.map(|(_, url)| url), ..Self::default() };
         for setting in &SETTINGS {
-            if let Some((name, text)) = told(setting.field)? {
+            if let Some((name, text)) = reported(setting.field)? {
                 let read = setting.read(&mut config, &text);
                 read.map_err(|wrong| invalid(format!("the variable {name} {wrong}")))?;
             }

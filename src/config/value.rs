@@ -106,12 +106,12 @@ mod tests {
             ("61m", "is out of range"),
             ("10500us", "has a fraction of a millisecond"),
         ] {
-            let told = Given::new(text, Spans::WithUnit).span(ALLOWED);
-            assert_eq!(told, Err(format!("{wrong}; {allowed}")), "{text}");
+            let reported = Given::new(text, Spans::WithUnit).span(ALLOWED);
+            assert_eq!(reported, Err(format!("{wrong}; {allowed}")), "{text}");
         }
         for text in ["1s", "", "-1", "1.5"] {
-            let told = Given::new(text, Spans::Millis).span(ALLOWED).unwrap_err();
-            assert_eq!(told, "is not a number of milliseconds; allowed are 10 to 3600000", "{text}");
+            let reported = Given::new(text, Spans::Millis).span(ALLOWED).unwrap_err();
+            assert_eq!(reported, "is not a number of milliseconds; allowed are 10 to 3600000", "{text}");
         }
     }
 
@@ -120,8 +120,8 @@ mod tests {
         let number = |text| Given::new(text, Spans::WithUnit).number(1..=64_u32);
         assert_eq!(number("64"), Ok(64));
         for (text, wrong) in [("65", "is out of range"), ("-1", "is not a number"), ("8.5", "is not a number")] {
-            let told = number(text).unwrap_err();
-            assert!(told.starts_with(wrong) && told.ends_with("allowed are 1 to 64"), "{text}: {told}");
+            let reported = number(text).unwrap_err();
+            assert!(reported.starts_with(wrong) && reported.ends_with("allowed are 1 to 64"), "{text}: {reported}");
         }
         assert!(Given::new("NaN", Spans::WithUnit).number(0.0..=0.5).is_err());
         let word = |text| Given::new(text, Spans::WithUnit).word(&[("first", 1), ("behind", 2)]);

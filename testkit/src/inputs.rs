@@ -111,10 +111,10 @@ pub fn frugally<T>(allocator: &PeakAlloc, read: impl FnOnce() -> T) -> T {
 ///
 /// When it does not.
 pub fn assert_sound(error: &(impl Display + Debug), secrets: &[&str]) {
-    let told = error.to_string();
-    assert!(!told.is_empty() && told.len() <= LONGEST_ERROR, "an error of {} bytes", told.len());
-    assert!(!told.contains(char::is_control), "{told:?}");
-    let all = format!("{told} {error:?}");
+    let reported = error.to_string();
+    assert!(!reported.is_empty() && reported.len() <= LONGEST_ERROR, "an error of {} bytes", reported.len());
+    assert!(!reported.contains(char::is_control), "{reported:?}");
+    let all = format!("{reported} {error:?}");
     for secret in secrets {
         assert!(!all.contains(secret), "{secret}: {all}");
     }

@@ -25,7 +25,7 @@ impl Drop for AtTheEnd {
 
 #[test]
 fn a_call_in_the_destructor_of_a_thread_local_is_an_error() {
-    let (client, (tell, told)) = (blocking::connect("memory:").unwrap(), channel());
+    let (client, (tell, reported)) = (blocking::connect("memory:").unwrap(), channel());
     let thread = std::thread::spawn({
         let client = client.clone();
         move || {
@@ -33,7 +33,7 @@ fn a_call_in_the_destructor_of_a_thread_local_is_an_error() {
             client.lock("a").acquire().unwrap().release().unwrap();
         }
     });
-    assert_eq!(told.recv_timeout(PATIENCE).unwrap(), Some(ErrorKind::InvalidArgument));
+    assert_eq!(reported.recv_timeout(PATIENCE).unwrap(), Some(ErrorKind::InvalidArgument));
     thread.join().unwrap();
     client.lock("a").acquire_within(PATIENCE).unwrap().release().unwrap();
 }

@@ -83,8 +83,8 @@ async fn the_table_has_every_setting_with_its_names_and_its_default() {
 
     let error = tenure::connect("memory:?a=b").await.unwrap_err();
     let known: BTreeSet<_> = error.message().rsplit_once("known are ").unwrap().1.split(", ").collect();
-    let told = rows.iter().map(|row| row.parameter).chain(["fence_floor"]).collect();
-    assert_eq!(known, told, "every parameter is in the table");
+    let reported = rows.iter().map(|row| row.parameter).chain(["fence_floor"]).collect();
+    assert_eq!(known, reported, "every parameter is in the table");
 }
 
 #[tokio::test]
@@ -130,14 +130,14 @@ async fn the_builder_wins_over_the_environment_that_over_a_file_that_over_the_ur
         _ => None,
     };
     let config = ClientConfig::from_variables("TENURE", variables).unwrap().or(file);
-    let told = tenure::connect_builder(config).await.unwrap().ttl(Duration::from_secs(4));
+    let reported = tenure::connect_builder(config).await.unwrap().ttl(Duration::from_secs(4));
     let expected = builder()
         .ttl(Duration::from_secs(4)) // the builder
         .op_timeout(Duration::from_millis(300)) // the environment
         .presence(Duration::from_secs(8)) // the file
         .max_holds(9); // the URL
-    assert_eq!(settings(&told), settings(&expected));
-    assert!(told.build().is_ok());
+    assert_eq!(settings(&reported), settings(&expected));
+    assert!(reported.build().is_ok());
 }
 
 #[tokio::test]
@@ -196,8 +196,8 @@ mod file {
         assert_eq!(read(json), Ok(expected));
         assert_eq!(read("{}"), Ok(ClientConfig::default()));
         for (row, (field, written, _)) in rows().iter().zip(OTHERS) {
-            let told = read(&format!(r#"{{"{field}": "{written}"}}"#)).unwrap();
-            assert_eq!(told, environment(row.variable, written).unwrap(), "{field}");
+            let reported = read(&format!(r#"{{"{field}": "{written}"}}"#)).unwrap();
+            assert_eq!(reported, environment(row.variable, written).unwrap(), "{field}");
         }
     }
 

@@ -33,7 +33,7 @@ async fn refused(url: &str) -> String {
 }
 
 #[tokio::test]
-async fn an_unknown_parameter_is_told_the_known_ones_by_every_driver() {
+async fn an_unknown_parameter_lists_the_known_ones_with_every_driver() {
     let servers = SERVERS.iter().map(|scheme| format!("{scheme}app:s3cret@host/"));
     let local = LOCAL.iter().map(|url| String::from(*url));
     for url in servers.chain(local) {
@@ -149,7 +149,7 @@ mod memory {
     }
 
     #[tokio::test]
-    async fn an_unknown_scheme_is_told_the_known_ones() {
+    async fn an_unknown_scheme_lists_the_known_ones() {
         let error = tenure::connect("zookeeper://user:s3cret@host").await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidArgument);
         let text = error.to_string();
@@ -329,7 +329,7 @@ mod of_others {
 
     #[cfg(not(feature = "etcd"))]
     #[tokio::test]
-    async fn a_driver_that_was_left_out_is_told_as_ever() {
+    async fn a_driver_that_was_left_out_is_reported_as_ever() {
         let connectors = Connectors::new().with("toy", toy(&MemoryDriver::new())).unwrap();
         let error = connectors.connect("etcd://host").await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported);

@@ -98,10 +98,10 @@ async fn requests_wait_for_as_long_as_the_layer_does() {
 async fn the_fence_and_more_are_in_the_request() {
     let client = Client::new(MemoryDriver::new());
     let seen = Arc::new(Mutex::new(Vec::new()));
-    let told = Arc::clone(&seen);
+    let reported = Arc::clone(&seen);
     let work = service_fn(move |request: Request<()>| {
         let fence = request.extensions().get::<FencingToken>().copied();
-        told.lock().unwrap().push((fence, request.extensions().get::<bool>().copied()));
+        reported.lock().unwrap().push((fence, request.extensions().get::<bool>().copied()));
         std::future::ready(Served::Ok("done"))
     });
     let held = |request: &mut Request<()>, guard: &tenure::LockGuard| {
@@ -164,7 +164,7 @@ async fn work_is_dropped_when_its_lease_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_loss_that_the_release_finds_is_told() {
+async fn a_loss_that_the_release_finds_is_reported() {
     let driver = MemoryDriver::new();
     let (client, operator) = (Client::new(driver.clone()), Client::new(driver.another_client()));
     let service = one_second(layer(&client));
@@ -177,7 +177,7 @@ async fn a_loss_that_the_release_finds_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_fails_before_the_service_is_told_apart() {
+async fn what_fails_before_the_service_is_distinguished() {
     let driver = MemoryDriver::new();
     let client = Client::new(driver.clone());
     let service = one_second(layer(&client));

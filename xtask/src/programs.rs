@@ -245,7 +245,7 @@ mod tests {
             )
             .replace('\n', "")
         };
-        let read = |told: &str| match Message::parse_stream(told.as_bytes()).next().unwrap().unwrap() {
+        let read = |reported: &str| match Message::parse_stream(reported.as_bytes()).next().unwrap().unwrap() {
             Message::CompilerArtifact(artifact) => super::program(artifact),
             other => panic!("{other:?}"),
         };

@@ -5,19 +5,19 @@
 //! |---|---|
 //! | `options`, `profile` | what to run, and what differs between the backends |
 //! | `client` | a client process, and its log of `event`s |
-//! | `crew`, `servers`, `nemesis` | the processes, the servers, and what harms them: `fault`s |
+//! | `processes`, `servers`, `nemesis` | the processes, the servers, and what harms them: `fault`s |
 //! | `judge` | the rules, over logs alone |
 //! | `jobs` | the queue mode: what differs from that of locks |
 //! | `run`, `report` | all of it, and what it came to |
 
 mod client;
-mod crew;
 mod event;
 mod fault;
 mod jobs;
 mod judge;
 mod nemesis;
 mod options;
+mod processes;
 mod profile;
 mod report;
 mod run;

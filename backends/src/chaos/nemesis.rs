@@ -6,9 +6,9 @@ use tenure_conformance::worker::monotonic;
 use tenure_conformance::{BoxError, Rng};
 use tenure_testkit::{Link, TcpProxy};
 
-use super::crew::Crew;
 use super::fault::{Fault, Harmed};
 use super::options::Options;
+use super::processes::Processes;
 use super::servers::Servers;
 
 /// A fault that is to be mended.
@@ -24,7 +24,7 @@ pub(super) struct Nemesis {
     pub(super) servers: Box<dyn Servers>,
     /// Of each process, or shared by all, one before each server.
     proxies: Vec<Vec<TcpProxy>>,
-    pub(super) crew: Crew,
+    pub(super) processes: Processes,
     pub(super) faults: Vec<Fault>,
     open: Vec<Open>,
 }
@@ -34,11 +34,16 @@ fn millis(span: u64) -> Duration {
 }
 
 impl Nemesis {
-    pub(super) fn new(options: &Options, servers: Box<dyn Servers>, proxies: Vec<Vec<TcpProxy>>, crew: Crew) -> Self {
+    pub(super) fn new(
+        options: &Options,
+        servers: Box<dyn Servers>,
+        proxies: Vec<Vec<TcpProxy>>,
+        processes: Processes,
+    ) -> Self {
         let rng = Rng::new(options.seed);
         let mut options = options.clone();
         options.harm.links &= servers.url().is_none();
-        Self { options, rng, servers, proxies, crew, faults: Vec::new(), open: Vec::new() }
+        Self { options, rng, servers, proxies, processes, faults: Vec::new(), open: Vec::new() }
     }
 
     /// Does something every now and then, for as long as the options say; then everything works again.
@@ -80,21 +85,21 @@ impl Nemesis {
     }
 
     fn harm_client(&mut self) -> Result<(), BoxError> {
-        let process = self.rng.below(self.crew.size() as u64) as usize;
+        let process = self.rng.below(self.processes.size() as u64) as usize;
         let is_harmed = |what: &Harmed| matches!(what, Harmed::ClientKilled { process: p, .. } | Harmed::ClientStopped { process: p, .. } if *p == process);
         if self.is_open(is_harmed) {
             return Ok(());
         }
-        let life = self.crew.life(process);
+        let life = self.processes.life(process);
         if self.rng.below(3) == 0 {
             let span = millis(self.rng.below(600));
             self.begin(Harmed::ClientKilled { process, life }, Some(span));
-            return self.crew.kill(process);
+            return self.processes.kill(process);
         }
         let most = if self.rng.below(3) == 0 { self.options.profile.ttl * 5 / 2 } else { millis(300) };
         let span = millis(20 + self.rng.below(most.as_millis() as u64));
         self.begin(Harmed::ClientStopped { process, life }, Some(span));
-        self.crew.stop(process)
+        self.processes.stop(process)
     }
 
     fn harmed_servers(&self) -> Vec<usize> {
@@ -205,8 +210,8 @@ impl Nemesis {
         let due: Vec<Open> = self.open.extract_if(.., |open| open.until <= now).collect();
         for Open { number, .. } in due {
             match self.faults[number].what.clone() {
-                Harmed::ClientKilled { process, .. } => self.crew.revive(process).await?,
-                Harmed::ClientStopped { process, .. } => self.crew.go_on(process)?,
+                Harmed::ClientKilled { process, .. } => self.processes.revive(process).await?,
+                Harmed::ClientStopped { process, .. } => self.processes.go_on(process)?,
                 Harmed::ServerKilled { node } => self.servers.start(node)?,
                 Harmed::ServerStopped { node } => self.servers.go_on(node)?,
                 Harmed::LinksBad { how } => self.mend_links(how),

@@ -9,12 +9,12 @@ use tenure_conformance::history::Assumption;
 use tenure_conformance::worker::monotonic;
 use tenure_testkit::{TcpProxy, TempDir};
 
-use super::crew::Crew;
 use super::event::{self, Event};
 use super::jobs::{self, Remains};
 use super::judge::{Ending, Seen, judge};
 use super::nemesis::Nemesis;
 use super::options::{Options, Subject};
+use super::processes::Processes;
 use super::report::Report;
 use super::servers::Servers;
 
@@ -48,20 +48,21 @@ pub async fn run(options: &Options) -> Result<Report, BoxError> {
     let at = |ports: &[u16]| servers.url().unwrap_or_else(|| options.profile.url(ports, options.data));
     let url = |proxies: &Vec<TcpProxy>| at(&proxies.iter().map(TcpProxy::port).collect::<Vec<_>>());
     let direct = at(&servers.ports());
-    let crew =
-        Crew::start(options, folder.clone(), proxies.iter().map(url).cycle().take(options.processes).collect()).await?;
-    let mut nemesis = Nemesis::new(options, servers, proxies, crew);
+    let processes =
+        Processes::start(options, folder.clone(), proxies.iter().map(url).cycle().take(options.processes).collect())
+            .await?;
+    let mut nemesis = Nemesis::new(options, servers, proxies, processes);
     nemesis.run().await?;
     let calm = monotonic();
-    let Nemesis { mut servers, crew, faults, .. } = nemesis;
-    let alive = (0..crew.size()).map(|process| (process, crew.life(process))).collect();
+    let Nemesis { mut servers, processes, faults, .. } = nemesis;
+    let alive = (0..processes.size()).map(|process| (process, processes.life(process))).collect();
     let settle = match options.subject {
         Subject::Locks | Subject::Guards => options.profile.settle,
         // Messages that were pushed during the faults take no longer to be consumed without them.
         Subject::Queue => options.profile.settle + options.span,
     };
     let patience = options.patience.unwrap_or(settle).mul_f64(options.slack);
-    let all_ended = crew.end(patience).await?;
+    let all_ended = processes.end(patience).await?;
     let settled = monotonic();
     let remains = match options.subject {
         Subject::Queue if all_ended => Some(jobs::empty(&direct).await?),

@@ -151,7 +151,7 @@ fn an_operator_takes_a_lock_from_the_hold_that_was_looked_at_and_from_no_other()
 }
 
 #[test]
-fn a_fixed_lease_is_extended_and_its_loss_is_told_to_other_threads() {
+fn a_fixed_lease_is_extended_and_its_loss_is_reported_to_other_threads() {
     on_each_backend(|connect| {
         let client = connect();
         let guard = client.lock("a").fixed_ttl(TTL).acquire().unwrap();
@@ -172,7 +172,7 @@ fn a_fixed_lease_is_extended_and_its_loss_is_told_to_other_threads() {
 }
 
 #[test]
-fn whoever_does_not_want_a_lock_waits_until_it_is_free() {
+fn a_client_that_does_not_want_a_lock_waits_until_it_is_free() {
     on_each_backend(|connect| {
         let (one, other) = (connect(), connect());
         let guard = one.lock("a").acquire().unwrap();
@@ -317,7 +317,7 @@ fn it_works_on_threads_of_another_runtime() {
         current.block_on(many(client.clone()));
         let held = client.lock("b").acquire().unwrap();
         let refused = current.block_on(async { client.lock("b").acquire_within(Duration::from_millis(20)) });
-        assert_eq!(refused.unwrap_err().kind(), ErrorKind::TimedOut, "a failure is told too");
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::TimedOut, "a failure is reported too");
         held.release().unwrap();
         let several = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         several.block_on(several.spawn(many(client.clone()))).unwrap();

@@ -125,7 +125,7 @@ async fn by_default_no_change_of_the_backend_makes_a_row_stale() {
 
 /// The clock of one client was an hour ahead once, and its fences are in the rows.
 #[tokio::test]
-async fn with_a_floor_every_backend_goes_on_from_there_and_keeps_going() {
+async fn with_a_floor_every_backend_continues_from_there_and_keeps_going() {
     let (servers, databases, mut rows) = (Servers::start(), Databases::start(), Rows::default());
     let (none, clock) = (Vec::<String>::new(), RedisSettings::default);
     for id in ["1", "2", "3"] {

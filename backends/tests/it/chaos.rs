@@ -51,7 +51,7 @@ async fn three_minutes_of_faults_on_a_quorum_break_no_promise() {
         lost += report.lost();
         options.seed += 1;
     }
-    assert!(lost > 0, "nobody lost a lock, so that losses are told in time was not tried");
+    assert!(lost > 0, "nobody lost a lock, so that losses are reported in time was not tried");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -61,7 +61,7 @@ async fn clients_of_all_libraries_meet_in_one_quorum() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_told_at_once_with_the_node_and_without_the_password() {
+async fn what_is_wrong_is_reported_at_once_with_the_node_and_without_the_password() {
     let mut servers = servers();
     for scheme in SCHEMES {
         let wrong = url(scheme, &servers).replace("s3cret", "s4cret");

@@ -51,11 +51,11 @@ async fn consume(q: &dyn DelayQueue) -> tenure_core::Result<()> {
     let (mut settles, mut names) = (Vec::new(), Vec::new());
     loop {
         let Exchanged { settled, received, .. } = q.exchange(&settles, &request).await?;
-        let told = settled.iter().zip(&names).map(|(answer, name)| match answer {
+        let reported = settled.iter().zip(&names).map(|(answer, name)| match answer {
             Settled::Done => format!("tenure done {name}\n"),
             _ => format!("tenure stale {name}\n"),
         });
-        let told: String = told.collect();
+        let reported: String = reported.collect();
         (settles, names) = (Vec::new(), Vec::new());
         let mut got = String::new();
         for delivery in received.deliveries {
@@ -64,7 +64,7 @@ async fn consume(q: &dyn DelayQueue) -> tenure_core::Result<()> {
             settles.push(Settle::new(delivery.receipt, Settlement::Ack));
             names.push(name);
         }
-        say(&(told + &got));
+        say(&(reported + &got));
         tokio::time::sleep(WORK).await;
         if settles.is_empty() {
             let span = match received.next {

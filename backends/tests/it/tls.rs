@@ -100,13 +100,13 @@ async fn each_fault_of_tls_is_a_fault_of_the_setting_and_says_what_to_do() {
         (handshakes(&ours, ours.issue("127.0.0.1", false), true), "(cert, key)"),
         (serve(|mut tcp| drop(tcp.write_all(b"-ERR this is no TLS\r\n"))), "does not speak TLS"),
     ];
-    for (port, told) in faults {
+    for (port, reported) in faults {
         for scheme in SCHEMES {
             let error = refused(&format!("{scheme}://127.0.0.1:{port}/?ca={ca}")).await;
             // The refusal of a client comes after its handshake in TLS 1.3, and etcd's client may see nothing but its end.
-            let late = *scheme == "etcds" && told == "(cert, key)" && error.kind() == ErrorKind::Unavailable;
-            assert!(late || error.kind() == ErrorKind::Misconfigured, "{scheme}, {told}: {error:?}");
-            assert!(error.to_string().contains(told), "{scheme}, {told}: {error:?}");
+            let late = *scheme == "etcds" && reported == "(cert, key)" && error.kind() == ErrorKind::Unavailable;
+            assert!(late || error.kind() == ErrorKind::Misconfigured, "{scheme}, {reported}: {error:?}");
+            assert!(error.to_string().contains(reported), "{scheme}, {reported}: {error:?}");
         }
     }
 }

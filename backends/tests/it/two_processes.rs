@@ -71,7 +71,7 @@ async fn sixteen_waiters_in_two_processes_take_turns_without_polling() {
     let guard = lock.acquire().await.expect("it is free");
     let first_fence = guard.fence().get();
 
-    let (lines, told) = mpsc::channel();
+    let (lines, reported) = mpsc::channel();
     let mut processes =
         [Contender::start(&server.url(), "hot", lines.clone()), Contender::start(&server.url(), "hot", lines)];
     for number in 0..WAITERS {
@@ -94,7 +94,7 @@ async fn sixteen_waiters_in_two_processes_take_turns_without_polling() {
     guard.release().await.expect("it is held");
     let mut served = Vec::new(); // by fence: two processes' lines may be read in another order than they were written
     while served.len() < WAITERS {
-        let line = told.recv_timeout(PATIENCE).expect("every waiter gets its turn");
+        let line = reported.recv_timeout(PATIENCE).expect("every waiter gets its turn");
         let words: Vec<&str> = line.split(' ').collect();
         served.push((words[2].parse::<u64>().expect("a fence"), words[1].parse::<usize>().expect("a number")));
     }

@@ -16,7 +16,7 @@ use super::start::Launch;
 use super::terminal::Terminal;
 use super::watchdog::{Act, Watchdog};
 use crate::duration::show;
-use crate::speak::Voice;
+use crate::printer::Printer;
 
 /// What becomes of the processes that the program leaves behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -102,7 +102,7 @@ pub(crate) struct Supervised<'a, L> {
 }
 
 pub(crate) struct Supervisor<'a, L, O> {
-    voice: Voice,
+    printer: Printer,
     under: Supervised<'a, L>,
     orders: &'a mut O,
     children: &'a Children,
@@ -133,7 +133,7 @@ enum Parting {
     Not,
     /// The lease is kept as long as they are there.
     Held,
-    Told {
+    Terminated {
         kill_at: Instant,
     },
     Killed,
@@ -142,7 +142,7 @@ enum Parting {
 impl<'a, L: Lease, O: Orders> Supervisor<'a, L, O> {
     /// Of a program whose leader the children expect.
     pub(crate) fn new(
-        voice: Voice,
+        printer: Printer,
         under: Supervised<'a, L>,
         orders: &'a mut O,
         children: &'a Children,
@@ -150,7 +150,7 @@ impl<'a, L: Lease, O: Orders> Supervisor<'a, L, O> {
         (leader, kin, launch): (rustix::process::Pid, Kin, Launch),
     ) -> Self {
         let changes = children.changes();
-        Self { voice, under, orders, children, changes, terminal, leader, kin, launch, state: Progress::default() }
+        Self { printer, under, orders, children, changes, terminal, leader, kin, launch, state: Progress::default() }
     }
 
     /// Returns when the program has ended, and those that it left behind, as far as that is asked for.
@@ -213,11 +213,11 @@ impl<'a, L: Lease, O: Orders> Supervisor<'a, L, O> {
     fn stopped(&mut self, signal: i32) {
         let for_the_shell = [Signal::TSTP, Signal::TTIN, Signal::TTOU].iter().any(|stop| stop.as_raw() == signal);
         if !for_the_shell || self.kin.has_neighbours() || !has_job_control() {
-            self.voice.note(&format!("the program is stopped; {} is still held and renewed", self.under.what));
+            self.printer.note(&format!("the program is stopped; {} is still held and renewed", self.under.what));
             return;
         }
         let rest = show(self.under.lease.remaining());
-        self.voice.note(&format!("stopped; {} expires in {rest} unless the program is continued", self.under.what));
+        self.printer.note(&format!("stopped; {} expires in {rest} unless the program is continued", self.under.what));
         for pid in companions() {
             let _ = kill_process(pid, Signal::TSTP);
         }
@@ -235,7 +235,7 @@ impl<'a, L: Lease, O: Orders> Supervisor<'a, L, O> {
             }
             self.signal_all(Signal::CONT);
         } else {
-            self.voice.warn(&format!("{} ended while the program was stopped; sending KILL", self.under.what));
+            self.printer.warn(&format!("{} ended while the program was stopped; sending KILL", self.under.what));
             self.under.watchdog.end();
             self.kill_all();
         }
@@ -263,7 +263,7 @@ impl<'a, L: Lease, O: Orders> Supervisor<'a, L, O> {
         let asked = self.state.asked.replace(now);
         let pressing = matches!(signal, Signal::TERM | Signal::INT);
         if pressing && asked.is_some_and(|before| now.duration_since(before) <= self.under.term_before) {
-            self.voice.warn("second signal to end; sending KILL to the program");
+            self.printer.warn("second signal to end; sending KILL to the program");
             return self.kill_all();
         }
         match self.kin.group() {
@@ -284,9 +284,9 @@ impl<'a, L: Lease, O: Orders> Supervisor<'a, L, O> {
             match (self.state.suspect, suspect) {
                 (false, true) => {
                     let text = format!("{what} cannot be renewed at the moment; it expires in {}", show(rest));
-                    self.voice.warn(&text);
+                    self.printer.warn(&text);
                 }
-                (true, false) if state == HoldState::Held => self.voice.note(&format!("{what} is renewed again")),
+                (true, false) if state == HoldState::Held => self.printer.note(&format!("{what} is renewed again")),
                 _ => {}
             }
         }
@@ -301,16 +301,16 @@ impl<'a, L: Lease, O: Orders> Supervisor<'a, L, O> {
                 let soon = self.under.ends_at.is_some_and(|end| end <= Instant::now() + rest + RECOUNT);
                 let why = if soon { "because of --max-hold" } else { "and could not be renewed" };
                 let text = format!("{what} ends in {} {why}; sending TERM to the program", show(rest));
-                self.voice.warn(&text);
+                self.printer.warn(&text);
                 self.signal_all(Signal::TERM);
             }
             Act::TermLate(reason) => {
                 let text = format!("{what} is lost ({reason}); sending TERM to the program, and KILL in 1s");
-                self.voice.warn(&text);
+                self.printer.warn(&text);
                 self.signal_all(Signal::TERM);
             }
             Act::Kill => {
-                self.voice.warn(&format!("{what} ends; sending KILL to the program"));
+                self.printer.warn(&format!("{what} ends; sending KILL to the program"));
                 self.kill_all();
             }
         }
@@ -329,25 +329,25 @@ impl<'a, L: Lease, O: Orders> Supervisor<'a, L, O> {
             Parting::Not => {
                 let left = self.left();
                 self.state.parting = match self.under.on_exit {
-                    OnExit::Kill => Parting::Told { kill_at: now + self.under.term_before },
+                    OnExit::Kill => Parting::Terminated { kill_at: now + self.under.term_before },
                     OnExit::Wait | OnExit::Leave => Parting::Held,
                 };
                 match (self.under.on_exit, left) {
                     (OnExit::Leave, _) | (_, 0) => {}
                     (OnExit::Wait, _) => {
                         let (what, left) = (&self.under.what, processes(left));
-                        self.voice.note(&format!("the program has ended; {what} is held for the {left} left behind"));
+                        self.printer.note(&format!("the program has ended; {what} is held for the {left} left behind"));
                     }
                     (OnExit::Kill, _) => {
-                        self.voice.note(&format!("the program left {} behind; sending TERM", processes(left)));
+                        self.printer.note(&format!("the program left {} behind; sending TERM", processes(left)));
                         self.signal_all(Signal::TERM);
                     }
                 }
                 self.under.term_before
             }
             Parting::Held => Duration::MAX,
-            Parting::Told { kill_at } if now < kill_at => kill_at - now,
-            Parting::Told { .. } | Parting::Killed => {
+            Parting::Terminated { kill_at } if now < kill_at => kill_at - now,
+            Parting::Terminated { .. } | Parting::Killed => {
                 self.state.parting = Parting::Killed;
                 self.kill_all();
                 RECOUNT

@@ -35,7 +35,7 @@ pub(crate) struct Watchdog {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Calm,
-    Told { kill_at: Option<Instant> },
+    Warned { kill_at: Option<Instant> },
     Killed,
 }
 
@@ -70,21 +70,21 @@ impl Watchdog {
         match (self.phase, over) {
             (Phase::Killed, _) => Act::Wait(LOOK),
             (Phase::Calm, None) => {
-                self.phase = Phase::Told { kill_at: Some(now + AFTER_PROOF) };
+                self.phase = Phase::Warned { kill_at: Some(now + AFTER_PROOF) };
                 let HoldState::Lost(reason) = state else { return Act::Wait(LOOK) };
                 Act::TermLate(reason)
             }
             (_, Some(true)) => self.kill(),
             (Phase::Calm, Some(false)) if rest <= self.term_before => {
-                self.phase = Phase::Told { kill_at: None };
+                self.phase = Phase::Warned { kill_at: None };
                 Act::Term(rest)
             }
             (Phase::Calm, Some(false)) => Act::Wait((rest - self.term_before).min(LOOK)),
-            (Phase::Told { kill_at: Some(at) }, _) if now >= at => self.kill(),
-            (Phase::Told { kill_at: Some(at) }, _) => Act::Wait(at - now),
-            (Phase::Told { kill_at: None }, Some(false)) => Act::Wait((rest - self.lead).min(LOOK)),
-            (Phase::Told { kill_at: None }, None) => {
-                self.phase = Phase::Told { kill_at: Some(now + AFTER_PROOF) };
+            (Phase::Warned { kill_at: Some(at) }, _) if now >= at => self.kill(),
+            (Phase::Warned { kill_at: Some(at) }, _) => Act::Wait(at - now),
+            (Phase::Warned { kill_at: None }, Some(false)) => Act::Wait((rest - self.lead).min(LOOK)),
+            (Phase::Warned { kill_at: None }, None) => {
+                self.phase = Phase::Warned { kill_at: Some(now + AFTER_PROOF) };
                 Act::Wait(AFTER_PROOF)
             }
         }

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::backend::Backend;
 use crate::child::Signals;
 use crate::exit::{Failure, by_signal};
-use crate::speak::{Format, Voice};
+use crate::printer::{Format, Printer};
 
 /// What `--help` says below the options.
 const AFTER_HELP: &str = "\
@@ -52,7 +52,7 @@ const LOOKS: usize = 1000;
 /// The most time for undoing abandoned requests.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-pub(crate) async fn bench(command: &Bench, backend: &Backend, voice: Voice) -> Result<u8, Failure> {
+pub(crate) async fn bench(command: &Bench, backend: &Backend, printer: Printer) -> Result<u8, Failure> {
     if command.span.is_zero() {
         return Err(Failure::usage("--for 0s measures nothing"));
     }
@@ -60,7 +60,7 @@ pub(crate) async fn bench(command: &Bench, backend: &Backend, voice: Voice) -> R
     let meeting = backend.meeting();
     let (one, other) = (meeting.client().await?, meeting.client().await?);
     let prefix = format!("tenure-bench/{}-{:08x}", std::process::id(), fastrand::u32(..));
-    let course = Course { prefix, span: command.span, stopped: Cell::new(false), voice };
+    let course = Course { prefix, span: command.span, stopped: Cell::new(false), printer };
     let ended = {
         let mut work = std::pin::pin!(course.run(&one, &other));
         tokio::select! {
@@ -82,17 +82,17 @@ struct Course {
     prefix: String,
     span: Duration,
     stopped: Cell<bool>,
-    voice: Voice,
+    printer: Printer,
 }
 
 impl Course {
     async fn run(&self, one: &Client, other: &Client) -> Result<(), Failure> {
-        let Self { prefix, span, voice, .. } = self;
+        let Self { prefix, span, printer, .. } = self;
         let driver = one.driver();
         let span = crate::duration::show(*span);
-        voice.note(&format!("measuring {driver}, {span} for each step, under names that begin with {prefix}/"));
-        if voice.format == Format::Text {
-            voice.print(&format!("{:<12}{:>12}{:>12}{:>14}", "", "MEDIAN", "P99", "PER SECOND"))?;
+        printer.note(&format!("measuring {driver}, {span} for each step, under names that begin with {prefix}/"));
+        if printer.format == Format::Text {
+            printer.print(&format!("{:<12}{:>12}{:>12}{:>14}", "", "MEDIAN", "P99", "PER SECOND"))?;
         }
         self.tell("free pair", self.pairs(one).await?)?;
         if !self.stopped.get() {
@@ -144,7 +144,7 @@ impl Course {
     /// Two clients take turns at one lock.
     async fn hand_overs(&self, one: &Client, other: &Client) -> tenure::Result<Vec<Duration>> {
         let turns = Turns::of(self);
-        turns.told[0].notify_one();
+        turns.reported[0].notify_one();
         tokio::try_join!(turns.take(one, 0), turns.take(other, 1))?;
         Ok(turns.gaps.into_inner())
     }
@@ -152,12 +152,12 @@ impl Course {
     fn tell(&self, step: &'static str, mut took: Vec<Duration>) -> Result<(), Failure> {
         took.sort_unstable();
         let (Some(median), Some(p99)) = (quantile(&took, 0.5), quantile(&took, 0.99)) else {
-            self.voice.warn(&format!("{step}: no measurement was completed in that time"));
+            self.printer.warn(&format!("{step}: no measurement was completed in that time"));
             return Ok(());
         };
         let per_second = took.len() as f64 / took.iter().sum::<Duration>().as_secs_f64().max(f64::MIN_POSITIVE);
-        match self.voice.format {
-            Format::Json => self.voice.json(&Measured {
+        match self.printer.format {
+            Format::Json => self.printer.json(&Measured {
                 step,
                 count: took.len(),
                 median_us: median.as_nanos() as f64 / 1e3,
@@ -165,7 +165,7 @@ impl Course {
                 per_second: per_second.round(),
             }),
             Format::Text => {
-                self.voice.print(&format!("{step:<12}{:>12}{:>12}{per_second:>14.0}", short(median), short(p99)))
+                self.printer.print(&format!("{step:<12}{:>12}{:>12}{per_second:>14.0}", short(median), short(p99)))
             }
         }
     }
@@ -176,7 +176,7 @@ impl Course {
 struct Turns<'a> {
     course: &'a Course,
     /// Which of the two is to ask.
-    told: [Notify; 2],
+    reported: [Notify; 2],
     begun: Cell<Instant>,
     released: Cell<Option<Instant>>,
     warm_up: Cell<usize>,
@@ -187,7 +187,7 @@ impl<'a> Turns<'a> {
     fn of(course: &'a Course) -> Self {
         Self {
             course,
-            told: [Notify::new(), Notify::new()],
+            reported: [Notify::new(), Notify::new()],
             begun: Cell::new(Instant::now()),
             released: Cell::new(None),
             warm_up: Cell::new(WARM_UP),
@@ -199,10 +199,10 @@ impl<'a> Turns<'a> {
         let lock = client.lock(format!("{}/hand-over", self.course.prefix));
         let seen = can_see_waiters(client);
         loop {
-            self.told[me].notified().await;
+            self.reported[me].notified().await;
             let guard = lock.acquire().await?;
             self.note_gap();
-            self.told[1 - me].notify_one();
+            self.reported[1 - me].notify_one();
             if !self.course.goes_on(self.begun.get(), self.gaps.borrow().len()) {
                 return guard.release().await;
             }

@@ -5,7 +5,7 @@ mod suite;
 
 use crate::backend::Backend;
 use crate::exit::Failure;
-use crate::speak::Voice;
+use crate::printer::Printer;
 
 /// What `--help` says below the options.
 const AFTER_HELP: &str = "\
@@ -31,14 +31,14 @@ pub(crate) struct Conformance {
 
 /// Runs the suite.
 #[cfg(feature = "conformance")]
-pub(crate) async fn conformance(command: &Conformance, backend: &Backend, voice: Voice) -> Result<u8, Failure> {
+pub(crate) async fn conformance(command: &Conformance, backend: &Backend, printer: Printer) -> Result<u8, Failure> {
     let order = if command.list { suite::Order::List } else { suite::Order::Run(command.jobs.into()) };
-    suite::run(&command.filters, order, backend, voice).await
+    suite::run(&command.filters, order, backend, printer).await
 }
 
 /// Says that the suite is not in this program.
 #[cfg(not(feature = "conformance"))]
-pub(crate) async fn conformance(_: &Conformance, _: &Backend, _: Voice) -> Result<u8, Failure> {
+pub(crate) async fn conformance(_: &Conformance, _: &Backend, _: Printer) -> Result<u8, Failure> {
     let text = "the suite is not in this program; build it with the Cargo feature \"conformance\"";
     Err(Failure::usage(text))
 }

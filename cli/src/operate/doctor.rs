@@ -5,7 +5,7 @@ use tenure::doctor::{Concern, Finding};
 
 use crate::backend::Backend;
 use crate::exit::Failure;
-use crate::speak::{Format, Voice};
+use crate::printer::{Format, Printer};
 
 /// Check the servers, and report what that means for locks
 #[derive(Debug, clap::Args)]
@@ -55,17 +55,17 @@ impl<'a> From<&'a Finding> for FindingView<'a> {
 }
 
 /// Exit 0 if all is fine, 1 if there are notes and those are asked for, 2 if there is danger.
-pub(crate) async fn doctor(command: &Doctor, backend: &Backend, voice: Voice) -> Result<u8, Failure> {
+pub(crate) async fn doctor(command: &Doctor, backend: &Backend, printer: Printer) -> Result<u8, Failure> {
     let client = backend.client().await?;
     let checkup = client.doctor().await?;
     let views: Vec<FindingView<'_>> = checkup.findings().iter().map(FindingView::from).collect();
-    match voice.format {
+    match printer.format {
         Format::Json => {
-            voice.json(&Report { driver: client.driver(), concern: word(checkup.concern()), findings: views })?;
+            printer.json(&Report { driver: client.driver(), concern: word(checkup.concern()), findings: views })?;
         }
         Format::Text => {
             for FindingView { concern, server, topic, seen, meaning } in views {
-                voice.print_coloured(concern, &format!("{server}, {topic}: {seen}: {meaning}"))?;
+                printer.print_coloured(concern, &format!("{server}, {topic}: {seen}: {meaning}"))?;
             }
         }
     }

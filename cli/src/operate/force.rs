@@ -10,8 +10,8 @@ use super::inspect::HolderView;
 use crate::backend::Backend;
 use crate::exit::{self, Failure};
 use crate::name::{self, NameView};
+use crate::printer::{Format, Printer};
 use crate::run::describe;
-use crate::speak::{Format, Voice};
 
 /// What `--help` says below the options.
 const AFTER_HELP: &str = "\
@@ -44,7 +44,7 @@ struct Freed {
     holder: Option<HolderView>,
 }
 
-pub(crate) async fn force_release(command: &ForceRelease, backend: &Backend, voice: Voice) -> Result<u8, Failure> {
+pub(crate) async fn force_release(command: &ForceRelease, backend: &Backend, printer: Printer) -> Result<u8, Failure> {
     let name = name::Spelling::of(command.name_hex).read(&command.name)?;
     let client = backend.client().await?;
     let lock = client.lock(&name);
@@ -79,9 +79,9 @@ pub(crate) async fn force_release(command: &ForceRelease, backend: &Backend, voi
             ("changed", exit::BUSY, format!("another client holds {shown} by now; nothing was done"))
         }
     };
-    voice.note(&text);
-    if voice.format == Format::Json {
-        voice.json(&Freed { name: NameView::of(&name), outcome: word, holder })?;
+    printer.note(&text);
+    if printer.format == Format::Json {
+        printer.json(&Freed { name: NameView::of(&name), outcome: word, holder })?;
     }
     Ok(exit)
 }

@@ -10,7 +10,7 @@ use crate::backend::Backend;
 use crate::duration::show;
 use crate::exit::Failure;
 use crate::name::{self, NameView};
-use crate::speak::{Format, Voice};
+use crate::printer::{Format, Printer};
 
 /// Show a lock's holder and number of waiters
 #[derive(Debug, clap::Args)]
@@ -55,24 +55,24 @@ struct LockView {
     waiters: u32,
 }
 
-pub(crate) async fn inspect(command: &Inspect, backend: &Backend, voice: Voice) -> Result<u8, Failure> {
+pub(crate) async fn inspect(command: &Inspect, backend: &Backend, printer: Printer) -> Result<u8, Failure> {
     let name = name::Spelling::of(command.name_hex).read(&command.name)?;
     let client = backend.client().await?;
     let seen = client.lock(&name).inspect().await?;
-    match voice.format {
-        Format::Json => voice.json(&LockView {
+    match printer.format {
+        Format::Json => printer.json(&LockView {
             name: NameView::of(&name),
             held: seen.holder.is_some(),
             holder: seen.holder.as_ref().map(HolderView::from),
             waiters: seen.waiters,
         })?,
-        Format::Text => print(&name, &seen, voice)?,
+        Format::Text => print(&name, &seen, printer)?,
     }
     Ok(if seen.holder.is_some() { 0 } else { 1 })
 }
 
-fn print(name: &[u8], seen: &Inspection, voice: Voice) -> Result<(), Failure> {
-    let line = |what: &str, value: String| voice.print(&format!("{what:<10}{value}"));
+fn print(name: &[u8], seen: &Inspection, printer: Printer) -> Result<(), Failure> {
+    let line = |what: &str, value: String| printer.print(&format!("{what:<10}{value}"));
     line("name", name::text(name))?;
     let Some(holder) = &seen.holder else {
         line("state", String::from("free"))?;

@@ -11,7 +11,7 @@ use crate::backend::Backend;
 use crate::duration::show;
 use crate::exit::Failure;
 use crate::name;
-use crate::speak::{Format, Voice};
+use crate::printer::{Format, Printer};
 
 /// List held locks; exit 0, also if there is none
 #[derive(Debug, clap::Args)]
@@ -35,19 +35,19 @@ struct HeldView {
 }
 
 /// Prints a page as soon as it arrives: a backend may have more locks than fit well in memory.
-pub(crate) async fn ls(command: &Ls, backend: &Backend, voice: Voice) -> Result<u8, Failure> {
+pub(crate) async fn ls(command: &Ls, backend: &Backend, printer: Printer) -> Result<u8, Failure> {
     let prefix = name::Spelling::of(command.name_hex).read(&command.prefix)?;
     let client = backend.client().await?;
     let mut held = client.held_locks(&prefix);
-    let mut head = voice.format == Format::Text;
+    let mut head = printer.format == Format::Text;
     while let Some(page) = held.next_page().await? {
         for lock in page {
             if std::mem::take(&mut head) {
-                voice.print(&line("NAME", "HOLDER", "LEASE", "WAITING"))?;
+                printer.print(&line("NAME", "HOLDER", "LEASE", "WAITING"))?;
             }
-            match voice.format {
-                Format::Json => voice.json(&view(&lock))?,
-                Format::Text => print(&lock, voice)?,
+            match printer.format {
+                Format::Json => printer.json(&view(&lock))?,
+                Format::Text => print(&lock, printer)?,
             }
         }
     }
@@ -64,12 +64,12 @@ fn view(HeldLock { name, holder, waiters, .. }: &HeldLock) -> HeldView {
     }
 }
 
-fn print(HeldLock { name, holder, waiters, .. }: &HeldLock, voice: Voice) -> Result<(), Failure> {
+fn print(HeldLock { name, holder, waiters, .. }: &HeldLock, printer: Printer) -> Result<(), Failure> {
     let label = holder.label.as_ref().map_or_else(|| String::from("unknown"), Label::to_string);
     let entries = if holder.owner.is_some() { format!(" ({} entries)", holder.depth) } else { String::new() };
     let lease = holder.remaining.map_or_else(|| String::from("no end"), |left: Duration| show(left));
     let waiting = waiters.map_or_else(|| String::from("unknown"), |count| count.to_string());
-    voice.print(&line(&name::text(name.as_bytes()), &format!("{label}{entries}"), &lease, &waiting))
+    printer.print(&line(&name::text(name.as_bytes()), &format!("{label}{entries}"), &lease, &waiting))
 }
 
 /// 80 columns, or more for a long name: a long holder is cut to fit.

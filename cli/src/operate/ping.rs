@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::backend::Backend;
 use crate::exit::{Failure, UNAVAILABLE};
-use crate::speak::{Format, Voice};
+use crate::printer::{Format, Printer};
 
 /// Connect, ask once, and show how long it took
 #[derive(Debug, clap::Args)]
@@ -34,7 +34,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// How long a connection is closed.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-pub(crate) async fn ping(command: &Ping, backend: &Backend, voice: Voice) -> Result<u8, Failure> {
+pub(crate) async fn ping(command: &Ping, backend: &Backend, printer: Printer) -> Result<u8, Failure> {
     let end = command.wait.map(|wait| Instant::now() + wait);
     let mut last = Failure::new(UNAVAILABLE, "the backend does not answer");
     let answer = loop {
@@ -53,9 +53,9 @@ pub(crate) async fn ping(command: &Ping, backend: &Backend, voice: Voice) -> Res
         }
         sleep(PAUSE).await;
     };
-    match voice.format {
-        Format::Json => voice.json(&answer)?,
-        Format::Text => voice.print(&answer.text())?,
+    match printer.format {
+        Format::Json => printer.json(&answer)?,
+        Format::Text => printer.print(&answer.text())?,
     }
     Ok(0)
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::exit::Failure;
-use crate::speak::Voice;
+use crate::printer::Printer;
 
 /// What `--help` says below the options.
 const AFTER_HELP: &str = "\
@@ -31,7 +31,7 @@ enum Database {
     Mysql,
 }
 
-pub(crate) fn schema(command: &Schema, voice: Voice) -> Result<u8, Failure> {
+pub(crate) fn schema(command: &Schema, printer: Printer) -> Result<u8, Failure> {
     let sql = match command.database {
         Database::Postgres => postgres(command)?,
         Database::Mysql if command.logged || command.longest_ttl.is_some() => {
@@ -39,7 +39,7 @@ pub(crate) fn schema(command: &Schema, voice: Voice) -> Result<u8, Failure> {
         }
         Database::Mysql => mysql()?,
     };
-    voice.bytes(sql.as_bytes())?;
+    printer.bytes(sql.as_bytes())?;
     Ok(0)
 }
 

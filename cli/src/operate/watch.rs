@@ -12,8 +12,8 @@ use crate::backend::Backend;
 use crate::child::Signals;
 use crate::exit::{Failure, by_signal};
 use crate::name::{self, NameView};
+use crate::printer::{Format, Printer, Progress};
 use crate::run::describe;
-use crate::speak::{Format, Progress, Voice};
 
 /// Show a lock's holder, and every change, until interrupted
 #[derive(Debug, clap::Args)]
@@ -40,24 +40,24 @@ struct Change {
 /// The least time between two looks.
 const SHORTEST: Duration = Duration::from_millis(20);
 
-pub(crate) async fn watch(command: &Watch, backend: &Backend, voice: Voice) -> Result<u8, Failure> {
+pub(crate) async fn watch(command: &Watch, backend: &Backend, printer: Printer) -> Result<u8, Failure> {
     let name = name::Spelling::of(command.name_hex).read(&command.name)?;
     let mut signals = Signals::hear().map_err(|error| Failure::system(&error))?;
     let client = backend.client().await?;
     let lock = client.lock(&name);
     let looking = async {
-        let (mut before, mut line, mut silent) = (None, voice.progress(), false);
+        let (mut before, mut line, mut silent) = (None, printer.progress(), false);
         loop {
             match lock.inspect().await {
                 Ok(seen) => {
                     silent = false;
-                    if let Err(failure) = show(&name, &seen, &mut before, line.as_mut(), voice) {
+                    if let Err(failure) = show(&name, &seen, &mut before, line.as_mut(), printer) {
                         return failure;
                     }
                 }
                 Err(error) if error.is_transient() => {
                     if !std::mem::replace(&mut silent, true) {
-                        voice.warn(&format!("the backend does not answer: {error:#}"));
+                        printer.warn(&format!("the backend does not answer: {error:#}"));
                     }
                 }
                 Err(error) => return error.into(),
@@ -79,7 +79,7 @@ fn show(
     seen: &Inspection,
     before: &mut Option<Key>,
     line: Option<&mut Progress>,
-    voice: Voice,
+    printer: Printer,
 ) -> Result<(), Failure> {
     let holder = seen.holder.as_ref().map(HolderView::from);
     let key: Key = holder.as_ref().map(|holder| (holder.fence, holder.label.clone()));
@@ -87,11 +87,11 @@ fn show(
     if before.as_ref() != Some(&key) {
         *before = Some(key);
         let time = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
-        match voice.format {
-            Format::Json => voice.json(&Change { time, name: NameView::of(name), holder, waiters: seen.waiters })?,
+        match printer.format {
+            Format::Json => printer.json(&Change { time, name: NameView::of(name), holder, waiters: seen.waiters })?,
             Format::Text => {
                 let fence = holder.and_then(|holder| holder.fence).map(|fence| format!(", fence {fence}"));
-                voice.print_over(line.is_some(), &format!("{time}  {text}{}", fence.unwrap_or_default()))?;
+                printer.print_over(line.is_some(), &format!("{time}  {text}{}", fence.unwrap_or_default()))?;
             }
         }
     }

@@ -6,25 +6,25 @@ use std::time::Duration;
 use tenure::queue::{DeadLetter, MessageId};
 
 use super::args::{Dead, DeadPurge, Requeue, Which};
-use super::desk::Desk;
+use super::context::QueueContext;
 use super::id;
 use super::show::print_count;
 use super::view::{Count, DeadView, dead_line};
 use crate::exit::Failure;
 use crate::name::{self, Spelling};
 use crate::operate::{Consent, consent};
-use crate::speak::Format;
+use crate::printer::Format;
 
 const PAGE: usize = 100;
 
-pub(super) async fn list(desk: &Desk, dead: &Dead) -> Result<u8, Failure> {
-    let (letters, mut left, mut after) = (desk.queue.dead_letters(), dead.most, None);
+pub(super) async fn list(context: &QueueContext, dead: &Dead) -> Result<u8, Failure> {
+    let (letters, mut left, mut after) = (context.queue.dead_letters(), dead.most, None);
     while left > 0 {
         let page = letters.list(after, left.min(PAGE)).await?;
         for letter in &page.letters {
-            match desk.voice.format {
-                Format::Json => desk.voice.json(&DeadView::from(letter))?,
-                Format::Text => desk.voice.print(&dead_line(letter))?,
+            match context.printer.format {
+                Format::Json => context.printer.json(&DeadView::from(letter))?,
+                Format::Text => context.printer.print(&dead_line(letter))?,
             }
         }
         left = left.saturating_sub(page.letters.len());
@@ -47,33 +47,33 @@ fn chooser(which: &Which, spelling: Spelling) -> Result<impl FnMut(&DeadLetter) 
     })
 }
 
-pub(super) async fn requeue(desk: &Desk, requeue: &Requeue) -> Result<u8, Failure> {
+pub(super) async fn requeue(context: &QueueContext, requeue: &Requeue) -> Result<u8, Failure> {
     let delay = requeue.delay.unwrap_or(Duration::ZERO);
-    let letters = desk.queue.dead_letters();
+    let letters = context.queue.dead_letters();
     let moved = match requeue.which.all {
         true => letters.redrive_all(delay).await?,
-        false => letters.redrive_where(delay, chooser(&requeue.which, desk.ids)?).await?,
+        false => letters.redrive_where(delay, chooser(&requeue.which, context.ids)?).await?,
     };
-    print_count(desk, Count::Requeued(moved))?;
+    print_count(context, Count::Requeued(moved))?;
     Ok(0)
 }
 
-pub(super) async fn purge(desk: &Desk, purge: &DeadPurge) -> Result<u8, Failure> {
-    let queue = name::text(desk.queue.name().as_bytes());
+pub(super) async fn purge(context: &QueueContext, purge: &DeadPurge) -> Result<u8, Failure> {
+    let queue = name::text(context.queue.name().as_bytes());
     let what = match (purge.which.all, purge.which.oldest) {
-        (true, _) => format!("all {} dead letters", desk.queue.stats().await?.dead),
+        (true, _) => format!("all {} dead letters", context.queue.stats().await?.dead),
         (false, Some(oldest)) => format!("the {oldest} oldest dead letters"),
         (false, None) => format!("{} dead letters", purge.which.ids.len()),
     };
     if consent(purge.yes, &format!("Remove {what} of {queue} for good?"))? == Consent::Refused {
-        print_count(desk, Count::Removed(0))?;
+        print_count(context, Count::Removed(0))?;
         return Ok(1);
     }
-    let letters = desk.queue.dead_letters();
+    let letters = context.queue.dead_letters();
     let removed = match purge.which.all {
         true => letters.purge_all().await?,
-        false => letters.purge_where(chooser(&purge.which, desk.ids)?).await?,
+        false => letters.purge_where(chooser(&purge.which, context.ids)?).await?,
     };
-    print_count(desk, Count::Removed(removed))?;
+    print_count(context, Count::Removed(removed))?;
     Ok(0)
 }

@@ -11,11 +11,11 @@ use tenure::queue::QueueCapabilities;
 use tokio::sync::mpsc;
 
 use super::args::Push;
-use super::desk::Desk;
+use super::context::QueueContext;
 use super::push::message;
 use super::view::QueueView;
 use crate::exit::Failure;
-use crate::speak::Format;
+use crate::printer::Format;
 
 #[derive(Debug, Serialize)]
 struct LinesView {
@@ -32,8 +32,8 @@ const AHEAD: usize = 1;
 /// How many bytes are read at once.
 const BUFFER: usize = 64 * 1024;
 
-pub(super) async fn push_lines(desk: &Desk, push: &Push) -> Result<u8, Failure> {
-    let limits = desk.client.queue_capabilities().ok_or_else(|| Failure::usage("this backend has no queues"))?;
+pub(super) async fn push_lines(context: &QueueContext, push: &Push) -> Result<u8, Failure> {
+    let limits = context.client.queue_capabilities().ok_or_else(|| Failure::usage("this backend has no queues"))?;
     let (name, input) = open(push.file.as_deref())?;
     let (tell, mut chunks) = mpsc::channel(AHEAD);
     // A thread of its own may wait for input. It ends with this program, if nothing else ends it.
@@ -45,7 +45,7 @@ pub(super) async fn push_lines(desk: &Desk, push: &Push) -> Result<u8, Failure> 
         })?;
         let count = lines.len() as u64;
         let messages = lines.into_iter().map(|line| message(push, None, line));
-        desk.queue.push_many(messages).await.map_err(|failed| {
+        context.queue.push_many(messages).await.map_err(|failed| {
             let (known, last) = (stored + failed.pushed().len() as u64, stored + count);
             let mut failure = Failure::from(failed.error().clone());
             let unknown = match failed.error().kind() {
@@ -57,11 +57,11 @@ pub(super) async fn push_lines(desk: &Desk, push: &Push) -> Result<u8, Failure> 
         })?;
         stored += count;
     }
-    match desk.voice.format {
+    match context.printer.format {
         Format::Json => {
-            desk.voice.json(&LinesView { queue: QueueView::of(desk.queue.name().as_bytes()), stored })?;
+            context.printer.json(&LinesView { queue: QueueView::of(context.queue.name().as_bytes()), stored })?;
         }
-        Format::Text => desk.voice.print(&format!("stored {stored}"))?,
+        Format::Text => context.printer.print(&format!("stored {stored}"))?,
     }
     Ok(0)
 }

@@ -2,16 +2,16 @@
 
 mod args;
 mod command;
+mod context;
 mod dead;
-mod desk;
 mod id;
 mod lines;
 mod program;
 mod push;
+mod shared;
 mod show;
 mod view;
 mod work;
-mod workshop;
 
 pub(crate) use args::Queue;
 pub(crate) use command::obey;

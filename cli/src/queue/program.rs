@@ -15,7 +15,7 @@ use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::time::{sleep, timeout};
 
 use super::id;
-use super::workshop::Workshop;
+use super::shared::Shared;
 use crate::child::{Kin, Lease, Order, Orders, Prepared, Report, Supervised, Supervisor, Watchdog};
 use crate::exit::{self, Failure};
 use crate::{messages, name};
@@ -73,7 +73,7 @@ impl Lease for Delivery<Vec<u8>> {
 /// # Errors
 ///
 /// The program cannot be run.
-pub(super) async fn run_program(shop: &Workshop, delivery: &Delivery<Vec<u8>>) -> Result<Ended, Failure> {
+pub(super) async fn run_program(shop: &Shared, delivery: &Delivery<Vec<u8>>) -> Result<Ended, Failure> {
     let cannot = |error: io::Error| Failure::new(exit::CANNOT_RUN, format!("cannot start a process: {error}"));
     let input = memory(delivery.payload().as_bytes()).map_err(cannot)?;
     let fence = delivery.fence().to_string();
@@ -111,7 +111,7 @@ pub(super) async fn run_program(shop: &Workshop, delivery: &Delivery<Vec<u8>>) -
         on_exit: shop.run.on_exit,
     };
     let program = (leader, Kin::of(leader, mark), launch);
-    let supervisor = Supervisor::new(shop.voice, under, &mut orders, &shop.children, None, program);
+    let supervisor = Supervisor::new(shop.printer, under, &mut orders, &shop.children, None, program);
     let mut last_line = LastLine::default();
     let mut report = {
         let mut copying = std::pin::pin!(last_line.copy(errors));

@@ -8,11 +8,11 @@ use tenure::Error;
 use tenure::queue::{Message, MessageId, Pushed};
 
 use super::args::Push;
-use super::desk::Desk;
+use super::context::QueueContext;
 use super::id::{self, IdView};
 use super::view;
 use crate::exit::Failure;
-use crate::speak::Format;
+use crate::printer::Format;
 
 #[derive(Debug, Serialize)]
 struct PushedView {
@@ -23,11 +23,11 @@ struct PushedView {
     state: Option<&'static str>,
 }
 
-pub(super) async fn push(desk: &Desk, push: &Push) -> Result<u8, Failure> {
-    let given = push.id.as_ref().map(|id| desk.ids.read(id)).transpose()?;
+pub(super) async fn push(context: &QueueContext, push: &Push) -> Result<u8, Failure> {
+    let given = push.id.as_ref().map(|id| context.ids.read(id)).transpose()?;
     let message = message(push, given.as_deref(), content(push)?);
-    for pushed in desk.queue.push_many([message]).await.map_err(Error::from)? {
-        tell(desk, pushed, given.as_deref())?;
+    for pushed in context.queue.push_many([message]).await.map_err(Error::from)? {
+        tell(context, pushed, given.as_deref())?;
     }
     Ok(0)
 }
@@ -56,18 +56,18 @@ pub(super) fn message(push: &Push, id: Option<&[u8]>, content: Vec<u8>) -> Messa
     }
 }
 
-fn tell(desk: &Desk, pushed: Pushed, given: Option<&[u8]>) -> Result<(), Failure> {
+fn tell(context: &QueueContext, pushed: Pushed, given: Option<&[u8]>) -> Result<(), Failure> {
     let (outcome, id, state) = match pushed {
         Pushed::Stored(stored) => ("stored", Some(stored), None),
         Pushed::Replaced(stored) => ("replaced", Some(stored), None),
         Pushed::Duplicate(state) => ("duplicate", given.map(MessageId::named).transpose()?, Some(view::state(state))),
     };
-    match desk.voice.format {
-        Format::Json => desk.voice.json(&PushedView { outcome, id: id.as_ref().map(IdView::of), state }),
+    match context.printer.format {
+        Format::Json => context.printer.json(&PushedView { outcome, id: id.as_ref().map(IdView::of), state }),
         Format::Text => {
             let id = id.as_ref().map(id::show).unwrap_or_default();
             let state = state.map(|state| format!(" ({state})")).unwrap_or_default();
-            desk.voice.print(&format!("{outcome} {id}{state}"))
+            context.printer.print(&format!("{outcome} {id}{state}"))
         }
     }
 }

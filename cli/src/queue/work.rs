@@ -11,10 +11,10 @@ use tokio::task::{JoinSet, LocalSet};
 use tokio::time::{Instant, sleep_until};
 
 use super::args::Run;
-use super::desk::Desk;
+use super::context::QueueContext;
 use super::id;
 use super::program::{Ended, run_program};
-use super::workshop::Workshop;
+use super::shared::Shared;
 use crate::child::{
     Attendance, ChildEnd, Children, Heard, OnExit, Order, Signals, has_job_control, kill_everything, signal_name,
 };
@@ -32,20 +32,20 @@ const AFTER_KILL: Duration = Duration::from_secs(5);
 /// How many orders may be under way.
 const ORDERS: usize = 64;
 
-pub(super) async fn run(desk: Desk, run: Run) -> Result<u8, Failure> {
+pub(super) async fn run(context: QueueContext, run: Run) -> Result<u8, Failure> {
     let term_before = run.term_before.unwrap_or(run.lease / 4);
     if term_before > run.lease / 2 {
         return Err(Failure::usage("--term-before is more than half of the lease; choose at most half"));
     }
     let system = |error: std::io::Error| Failure::system(&error);
-    let results = Results::to(run.report.as_ref(), desk.voice.format)?;
+    let results = Results::to(run.report.as_ref(), context.printer.format)?;
     let signals = Signals::hear().map_err(system)?;
     let (children, attendance) = Children::before_any().map_err(system)?;
-    let (name, leaves) = (desk.queue.name().as_bytes().to_vec(), run.on_exit == OnExit::Leave);
-    let (voice, orders) = (desk.voice, broadcast::Sender::new(ORDERS));
-    let shop = Rc::new(Workshop { queue: name, run, term_before, voice, results, children, orders });
+    let (name, leaves) = (context.queue.name().as_bytes().to_vec(), run.on_exit == OnExit::Leave);
+    let (printer, orders) = (context.printer, broadcast::Sender::new(ORDERS));
+    let shop = Rc::new(Shared { queue: name, run, term_before, printer, results, children, orders });
     let worker = Worker {
-        queue: desk.queue.clone().lease(shop.run.lease),
+        queue: context.queue.clone().lease(shop.run.lease),
         shop,
         signals,
         phase: Phase::Working,
@@ -56,7 +56,7 @@ pub(super) async fn run(desk: Desk, run: Run) -> Result<u8, Failure> {
     if !leaves {
         kill_everything(); // what hid from the end of its program
     }
-    let _ = desk.client.close(FAREWELL).await;
+    let _ = context.client.close(FAREWELL).await;
     done
 }
 
@@ -74,7 +74,7 @@ enum Phase {
 
 struct Worker {
     queue: Queue<Vec<u8>>,
-    shop: Rc<Workshop>,
+    shop: Rc<Shared>,
     signals: Signals,
     phase: Phase,
     /// How the command ends.
@@ -117,7 +117,7 @@ impl Worker {
                 Some(received) = async { Some(receiving.as_mut()?.next.as_mut().await) } => {
                     receiving = None;
                     if received.is_ok() && self.away.take().is_some() {
-                        shop.voice.note("messages can be received again");
+                        shop.printer.note("messages can be received again");
                     }
                     match received {
                         Ok(Some(delivery)) => drop(working.spawn_local(handle(Rc::clone(&shop), delivery))),
@@ -152,7 +152,7 @@ impl Worker {
                     }
                 };
                 self.phase = next;
-                self.shop.voice.note(&format!("{}: {said}", signal_name(signal.as_raw())));
+                self.shop.printer.note(&format!("{}: {said}", signal_name(signal.as_raw())));
                 match next {
                     Phase::Ending => tell(Order::Heard(Heard::End(Signal::TERM))),
                     Phase::Killed(_) => tell(Order::Kill),
@@ -161,7 +161,9 @@ impl Worker {
             }
             // A message whose lease ends meanwhile is not worked on by two programs: each looks at its lease before it continues.
             Heard::Stop if has_job_control() => {
-                self.shop.voice.note("stopped, with the programs; a program whose lease ends meanwhile is then killed");
+                self.shop
+                    .printer
+                    .note("stopped, with the programs; a program whose lease ends meanwhile is then killed");
                 self.shop.children.stop_all_and_this();
                 tell(Order::Resume);
             }
@@ -173,7 +175,7 @@ impl Worker {
 
     fn outage(&mut self, error: &tenure::Error) {
         if self.away.replace(Instant::now() + AFTER_FAILURE).is_none() {
-            self.shop.voice.warn(&format!("no message can be received at the moment: {error:#}"));
+            self.shop.printer.warn(&format!("no message can be received at the moment: {error:#}"));
         }
     }
 }
@@ -221,7 +223,7 @@ enum Verdict {
 /// # Errors
 ///
 /// What ends the command: the program cannot be run, or a result cannot be written.
-async fn handle(shop: Rc<Workshop>, delivery: Delivery<Vec<u8>>) -> Result<(), Failure> {
+async fn handle(shop: Rc<Shared>, delivery: Delivery<Vec<u8>>) -> Result<(), Failure> {
     let (id, attempt) = (id::show(delivery.id()), delivery.attempt());
     let message_hex = delivery.id().as_name().and_then(name::digits);
     let ended = match run_program(&shop, &delivery).await {
@@ -233,7 +235,7 @@ async fn handle(shop: Rc<Workshop>, delivery: Delivery<Vec<u8>>) -> Result<(), F
     };
     let text = ended.describe();
     if ended.report.lost {
-        shop.voice.warn(&format!("message {id}, attempt {attempt}: the lease was lost; {text}"));
+        shop.printer.warn(&format!("message {id}, attempt {attempt}: the lease was lost; {text}"));
         return report(&shop, &ended, MessageResult { message_hex, ..MessageResult::of(&id, attempt, "lost") }).await;
     }
     let verdict = verdict(&shop, &ended, attempt);
@@ -249,22 +251,22 @@ async fn handle(shop: Rc<Workshop>, delivery: Delivery<Vec<u8>>) -> Result<(), F
         Ok(Settled::Stale) => "lost",
         Ok(_) => word,
         Err(error) => {
-            shop.voice.warn(&format!("message {id}, attempt {attempt}: its settlement is unknown: {error:#}"));
+            shop.printer.warn(&format!("message {id}, attempt {attempt}: its settlement is unknown: {error:#}"));
             "unknown"
         }
     };
     match (word, verdict) {
         ("done", _) => {}
         ("retry", Verdict::Retry(wait)) => {
-            shop.voice.note(&format!("message {id}, attempt {attempt}: {text}; again in {}", show(wait)));
+            shop.printer.note(&format!("message {id}, attempt {attempt}: {text}; again in {}", show(wait)));
         }
-        ("dead", _) => shop.voice.warn(&format!("message {id}, attempt {attempt}: {text}; it is a dead letter now")),
-        _ => shop.voice.note(&format!("message {id}, attempt {attempt}: {text} ({word})")),
+        ("dead", _) => shop.printer.warn(&format!("message {id}, attempt {attempt}: {text}; it is a dead letter now")),
+        _ => shop.printer.note(&format!("message {id}, attempt {attempt}: {text} ({word})")),
     }
     report(&shop, &ended, MessageResult { message_hex, ..MessageResult::of(&id, attempt, word) }).await
 }
 
-fn verdict(shop: &Workshop, ended: &Ended, attempt: u32) -> Verdict {
+fn verdict(shop: &Shared, ended: &Ended, attempt: u32) -> Verdict {
     match ended.report.child {
         ChildEnd::Exited(0) => Verdict::Done,
         ChildEnd::Exited(code) if code == i32::from(exit::DATA) => Verdict::Dead,
@@ -293,7 +295,7 @@ impl<'a> MessageResult<'a> {
     }
 }
 
-async fn report(shop: &Workshop, ended: &Ended, mut result: MessageResult<'_>) -> Result<(), Failure> {
+async fn report(shop: &Shared, ended: &Ended, mut result: MessageResult<'_>) -> Result<(), Failure> {
     (result.exit, result.signal) = match ended.report.child {
         ChildEnd::Exited(code) => (Some(code), None),
         ChildEnd::Signaled(signal) => (None, Some(signal)),

@@ -10,7 +10,7 @@ use crate::backend::Backend;
 use crate::child::Signals;
 use crate::duration::show;
 use crate::exit::{self, Failure};
-use crate::speak::Voice;
+use crate::printer::Printer;
 
 /// How long the lock is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ const LAST_LOOK: Duration = Duration::from_millis(200);
 const SILENT: &str = "the backend does not answer";
 
 /// A client that is connected. If the end of the wait was said, an outage is waited out until then.
-pub(super) async fn connect(backend: &Backend, patience: Patience, voice: Voice) -> Result<Client, Failure> {
+pub(super) async fn connect(backend: &Backend, patience: Patience, printer: Printer) -> Result<Client, Failure> {
     let Patience::Until(end) = patience else { return backend.client().await };
     let most = end.max(Instant::now() + LEAST);
     let mut last: Option<Failure> = None;
@@ -58,14 +58,14 @@ pub(super) async fn connect(backend: &Backend, patience: Patience, voice: Voice)
         match timeout_at(most, backend.client()).await {
             Ok(Err(failure)) if failure.exit == exit::UNAVAILABLE && Instant::now() + AGAIN < end => {
                 if last.is_none() {
-                    voice.warn(&format!("waiting for the backend: {failure}"));
+                    printer.warn(&format!("waiting for the backend: {failure}"));
                 }
                 last = Some(failure);
                 sleep(AGAIN).await;
             }
             Ok(connected) => {
                 if let (Some(_), Ok(_)) = (last, &connected) {
-                    voice.note("the backend answers");
+                    printer.note("the backend answers");
                 }
                 return connected;
             }
@@ -79,7 +79,7 @@ pub(super) async fn acquire(
     lock: &Lock,
     patience: Patience,
     signals: &mut Signals,
-    voice: Voice,
+    printer: Printer,
 ) -> Result<Acquired, Failure> {
     let progress = WaitProgress::new();
     let lock = &lock.clone().progress(&progress);
@@ -99,7 +99,7 @@ pub(super) async fn acquire(
         biased;
         signal = signals.end() => return Ok(Acquired::Interrupted(signal, place(&progress))),
         answer = asked => answer,
-        () = show_wait(lock, &progress, voice) => unreachable!("it ends with the answer"),
+        () = show_wait(lock, &progress, printer) => unreachable!("it ends with the answer"),
     };
     match answer {
         Some(Ok(Some(guard))) => Ok(Acquired::Granted(guard)),
@@ -146,13 +146,13 @@ fn place(progress: &WaitProgress) -> Option<u64> {
 
 /// Never returns. On a terminal the line is rewritten each second; elsewhere there is one, and one whenever the backend goes away or
 /// comes back.
-async fn show_wait(lock: &Lock, progress: &WaitProgress, voice: Voice) {
+async fn show_wait(lock: &Lock, progress: &WaitProgress, printer: Printer) {
     sleep(WORTH_A_WORD).await;
     let own = lock.name().ok().map(|name| crate::name::variable(name.as_bytes()));
     if own.is_some_and(|(variable, value)| std::env::var_os(variable) == Some(value)) {
-        voice.warn("this command runs under a lock of this name: on the same backend it waits for itself");
+        printer.warn("this command runs under a lock of this name: on the same backend it waits for itself");
     }
-    if let Some(mut line) = voice.progress() {
+    if let Some(mut line) = printer.progress() {
         loop {
             let (text, _) = look_from(lock, place(progress), describe_place_first).await;
             line.show(&format!("tenure: waiting: {text}"));
@@ -161,13 +161,13 @@ async fn show_wait(lock: &Lock, progress: &WaitProgress, voice: Voice) {
     }
     let _known_or_not = timeout(A_PLACE, progress.clone().changed()).await;
     let (text, mut answers) = look_from(lock, place(progress), describe_from).await;
-    voice.note(&format!("waiting: {text}"));
+    printer.note(&format!("waiting: {text}"));
     loop {
         sleep(STILL_THERE).await;
         let (text, answered) = look_from(lock, place(progress), describe_from).await;
         match (answers, answered) {
-            (true, false) => voice.warn(&format!("still waiting: {text}")),
-            (false, true) => voice.note(&format!("the backend answers again; waiting: {text}")),
+            (true, false) => printer.warn(&format!("still waiting: {text}")),
+            (false, true) => printer.note(&format!("the backend answers again; waiting: {text}")),
             _ => {}
         }
         answers = answered;

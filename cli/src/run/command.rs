@@ -19,8 +19,8 @@ use crate::child::{
 use crate::duration::show;
 use crate::exit::{self, Failure, by_signal};
 use crate::name;
+use crate::printer::Printer;
 use crate::results::{Results, Target};
-use crate::speak::Voice;
 
 /// What `--help` says below the options.
 const AFTER_HELP: &str = "\
@@ -110,14 +110,14 @@ const WORTH_A_WORD: Duration = Duration::from_secs(1);
 /// How much longer a backend may take to be closed.
 const GRACE: Duration = Duration::from_millis(500);
 
-pub(crate) async fn run(run: Run, backend: &Backend, voice: Voice) -> Result<u8, Failure> {
-    let results = Results::to(run.report.as_ref(), voice.format)?;
+pub(crate) async fn run(run: Run, backend: &Backend, printer: Printer) -> Result<u8, Failure> {
+    let results = Results::to(run.report.as_ref(), printer.format)?;
     let mut signals = Signals::hear().map_err(|error| Failure::system(&error))?;
     let mut course = Course { name: Vec::new(), asked: Instant::now(), granted: None, fence: None, place: None };
-    let result = match course.take(&run, backend, &mut signals, voice).await {
-        Ok(end) => course.tell(&run, voice, end),
+    let result = match course.take(&run, backend, &mut signals, printer).await {
+        Ok(end) => course.tell(&run, printer, end),
         Err(failure) => {
-            voice.error(&failure.text);
+            printer.error(&failure.text);
             course.nothing(Outcome::Failed, failure.exit, Some(failure.text))
         }
     };
@@ -125,7 +125,7 @@ pub(crate) async fn run(run: Run, backend: &Backend, voice: Voice) -> Result<u8,
         biased;
         written = results.line(&result) => written?,
         // A result that is not read does not hold up the end.
-        signal = signals.end() => voice.warn(&format!("{}: the result was not written", signal_name(signal.as_raw()))),
+        signal = signals.end() => printer.warn(&format!("{}: the result was not written", signal_name(signal.as_raw()))),
     }
     Ok(result.exit)
 }
@@ -140,7 +140,7 @@ impl Course {
         run: &Run,
         backend: &Backend,
         signals: &mut Signals,
-        voice: Voice,
+        printer: Printer,
     ) -> Result<End, Failure> {
         self.name = name::Spelling::of(run.name_hex).read(&run.name)?;
         let ttl = run.ttl.unwrap_or(backend.ttl());
@@ -155,12 +155,12 @@ impl Course {
         let client = tokio::select! {
             biased;
             signal = signals.end() => return Ok(End::Interrupted(signal)),
-            client = connect(backend, patience, voice) => client?,
+            client = connect(backend, patience, printer) => client?,
         };
         let lock = self.lock(run, &client, ttl);
-        let acquired = acquire(&lock, patience, signals, voice).await;
+        let acquired = acquire(&lock, patience, signals, printer).await;
         let end = match acquired {
-            Ok(Acquired::Granted(guard)) => return self.hold(run, guard, ttl, &client, signals, voice).await,
+            Ok(Acquired::Granted(guard)) => return self.hold(run, guard, ttl, &client, signals, printer).await,
             Ok(Acquired::Busy(seen, place)) => {
                 self.place = place;
                 Ok(End::Busy(seen))
@@ -193,21 +193,21 @@ impl Course {
         ttl: Duration,
         client: &Client,
         signals: &mut Signals,
-        voice: Voice,
+        printer: Printer,
     ) -> Result<End, Failure> {
         let granted = Instant::now();
         self.granted = Some(granted);
         self.fence = Some(guard.fence().get());
         let term_before = run.term_before.unwrap_or(ttl / 4);
-        let ran = self.work(run, &guard, ttl, term_before, signals, voice).await;
+        let ran = self.work(run, &guard, ttl, term_before, signals, printer).await;
         let mut ended = ran.map_err(|error| Failure::new(exit::CANNOT_RUN, format!("cannot start a process: {error}")));
         let interrupted = |signal: Signal, rest: &str| {
-            voice.note(&format!("{}: {rest}; its lease expires by itself", signal_name(signal.as_raw())));
+            printer.note(&format!("{}: {rest}; its lease expires by itself", signal_name(signal.as_raw())));
         };
         if let (Some(at_least), true) = (run.at_least, guard.is_held()) {
             let end = granted + at_least;
             if end > Instant::now() {
-                voice.note(&format!("the lock is held for another {}: --at-least", show(end - Instant::now())));
+                printer.note(&format!("the lock is held for another {}: --at-least", show(end - Instant::now())));
             }
             tokio::select! {
                 () = sleep_until(end) => {}
@@ -238,7 +238,7 @@ impl Course {
         };
         let patient = async {
             sleep(WORTH_A_WORD).await;
-            voice.warn(&format!(
+            printer.warn(&format!(
                 "the lock cannot be released at the moment; retrying for another {}",
                 show(limit.saturating_sub(WORTH_A_WORD))
             ));
@@ -254,11 +254,11 @@ impl Course {
         };
         match (failed, &mut ended) {
             (Some(error), Ok(End::Ended(report))) if error.is_lost() && !report.lost => {
-                voice.warn("the lock was lost before its release: another client may have held it meanwhile");
+                printer.warn("the lock was lost before its release: another client may have held it meanwhile");
                 report.lost = true;
             }
             (Some(error), _) if !error.is_lost() => {
-                voice.warn(&format!("the lock could not be released; its lease expires by itself: {error:#}"));
+                printer.warn(&format!("the lock could not be released; its lease expires by itself: {error:#}"));
             }
             _ => {}
         }
@@ -273,7 +273,7 @@ impl Course {
         ttl: Duration,
         term_before: Duration,
         signals: &mut Signals,
-        voice: Voice,
+        printer: Printer,
     ) -> std::io::Result<End> {
         let (children, mut attendance) = Children::before_any()?;
         let terminal = Terminal::of_input();
@@ -311,7 +311,7 @@ impl Course {
             on_exit: run.on_exit,
         };
         let program = (leader, Kin::of_only(leader), launch);
-        let supervisor = Supervisor::new(voice, under, signals, &children, terminal.as_ref(), program);
+        let supervisor = Supervisor::new(printer, under, signals, &children, terminal.as_ref(), program);
         let report = tokio::select! {
             biased;
             error = children.attend(&mut attendance) => Err(error),
@@ -330,10 +330,10 @@ impl Course {
     }
 
     /// Says what there is to say, and returns the result.
-    fn tell(&self, run: &Run, voice: Voice, end: End) -> RunResult {
+    fn tell(&self, run: &Run, printer: Printer, end: End) -> RunResult {
         let mut result = match &end {
             End::Busy(seen) => {
-                voice.note(&format!("{} is busy: {seen}", name::text(&self.name)));
+                printer.note(&format!("{} is busy: {seen}", name::text(&self.name)));
                 self.nothing(Outcome::Busy, run.busy_exit, Some(seen.clone()))
             }
             End::Interrupted(signal) => {
@@ -341,10 +341,10 @@ impl Course {
                 self.nothing(Outcome::Interrupted, by_signal(signal.as_raw()), reason)
             }
             End::TooLate => {
-                voice.error("the lock was lost before the program began; nothing was run");
+                printer.error("the lock was lost before the program began; nothing was run");
                 self.nothing(Outcome::Lost, exit::LOST, Some(String::from("nothing was run")))
             }
-            End::Ended(report) => self.ended(run, voice, report),
+            End::Ended(report) => self.ended(run, printer, report),
         };
         (result.fence, result.place) = (self.fence, self.place);
         result.held_ms = self.granted.map(|granted| granted.elapsed().as_millis());
@@ -355,7 +355,7 @@ impl Course {
         RunResult::nothing(&self.name, outcome, exit, self.waited(), reason)
     }
 
-    fn ended(&self, run: &Run, voice: Voice, report: &Report) -> RunResult {
+    fn ended(&self, run: &Run, printer: Printer, report: &Report) -> RunResult {
         let code = match report.child {
             ChildEnd::Exited(code) => u8::try_from(code).unwrap_or(u8::MAX),
             ChildEnd::Signaled(signal) => by_signal(signal),
@@ -364,12 +364,12 @@ impl Course {
             (Some(error), _) => {
                 let program = run.program.first().map(|program| program.display().to_string()).unwrap_or_default();
                 let text = format!("{program} cannot be run: {error}");
-                voice.error(&text);
+                printer.error(&text);
                 (Outcome::NotRunnable, code, Some(text))
             }
             (None, true) => {
                 let text = format!("the lock was lost while the program ran; {}", report.child.describe());
-                voice.error(&text);
+                printer.error(&text);
                 (Outcome::Lost, exit::LOST, Some(text))
             }
             (None, false) => (Outcome::Ran, code, None),

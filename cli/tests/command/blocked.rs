@@ -120,13 +120,13 @@ fn signals_are_heard_while_messages_find_no_reader() {
     let world = World::new();
     let (_reader, pipe) = full_pipe();
     // What the shell runs ignores the signal: it would report its end to the full pipe.
-    let deaf = "trap 'echo > told' TERM; echo $$ > pid; while :; do (trap '' TERM; exec sleep 0.05); done";
+    let deaf = "trap 'echo > reported' TERM; echo $$ > pid; while :; do (trap '' TERM; exec sleep 0.05); done";
     let mut holder = world.command(&script_args(&[], deaf)).stderr(pipe).spawn().unwrap();
     let pid = eventually("the program", || world.text("pid").trim().parse().ok()).unwrap();
     let own = rustix::process::Pid::from_child(&holder);
     let begun = Instant::now();
     rustix::process::kill_process(own, Signal::TERM).unwrap();
-    eventually("the first signal", || world.file("told").exists().then_some(())).unwrap();
+    eventually("the first signal", || world.file("reported").exists().then_some(())).unwrap();
     rustix::process::kill_process(own, Signal::TERM).unwrap();
     eventually("the end", || holder.try_wait().unwrap()).unwrap();
     assert!(!is_alive(pid) && begun.elapsed() < patience(Duration::from_secs(5)));

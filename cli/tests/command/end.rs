@@ -18,7 +18,7 @@ fn the_programs_exit_code_is_ours() {
         assert_eq!((ended.code, ended.err.as_str()), (Some(code), ""));
     }
     let ended = world.run(&["--format", "json", "run", "job", "--", "sh", "-c", "exit 75"]);
-    assert_eq!(ended.json()["outcome"], "ran", "a program's own 75 is told apart");
+    assert_eq!(ended.json()["outcome"], "ran", "a program's own 75 is reported apart");
     assert_eq!(ended.json()["child"]["exit"], 75);
 }
 
@@ -129,7 +129,7 @@ pub(crate) fn killed(world: &World, ttl: Duration) {
 const LEAVES_ONE: &str = "sh -c 'echo left $$; exec sleep 60' & while ! [ -e go ]; do sleep 0.02; done; exit 5";
 
 #[test]
-fn what_the_program_leaves_is_killed_unless_told_otherwise() {
+fn what_the_program_leaves_is_killed_by_default() {
     let world = World::new();
     let running = world.start_script(&[], LEAVES_ONE);
     let left = running.number("left");

@@ -154,7 +154,7 @@ fn what_cannot_be_printed_can_be_given_back() {
 
 /// A user's `#1` is another message than the first one without a name.
 #[test]
-fn an_id_that_looks_like_a_number_is_told_apart() {
+fn an_id_that_looks_like_a_number_is_distinguished() {
     let world = World::new();
     assert_eq!(world.run(&["queue", "push", "--id", "#1", "mails", "named"]).out, "stored ##1\n");
     assert_eq!(world.run(&["queue", "push", "mails", "numbered"]).out, "stored #2\n");

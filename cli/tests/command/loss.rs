@@ -8,7 +8,7 @@ use tenure_testkit::eventually;
 use crate::support::{Ended, World, is_alive, patience};
 
 /// A program that does not hear TERM, and writes down when it was alive.
-const DEAF: &str = "trap 'date +%s%N > told' TERM; echo pid $$; while :; do date +%s%N >> alive; done";
+const DEAF: &str = "trap 'date +%s%N > reported' TERM; echo pid $$; while :; do date +%s%N >> alive; done";
 
 fn nanos(text: &str) -> u128 {
     text.lines().filter_map(|line| line.trim().parse().ok()).next_back().unwrap_or(0)
@@ -33,8 +33,9 @@ pub(crate) fn outage(world: &World, stop: impl FnOnce(), resume: impl FnOnce()) 
     resume();
     let second = waiter.ended();
     assert_eq!(second.code, Some(0), "{second:?}");
-    let (alive, told, begun) = (nanos(&world.text("alive")), nanos(&world.text("told")), nanos(&world.text("begun")));
-    assert!(told > 0 && alive >= told, "TERM came first: {told}, {alive}");
+    let (alive, reported, begun) =
+        (nanos(&world.text("alive")), nanos(&world.text("reported")), nanos(&world.text("begun")));
+    assert!(reported > 0 && alive >= reported, "TERM came first: {reported}, {alive}");
     assert!(begun > alive, "both were at work: {alive}, {begun}");
     assert!(fence(&second) > fence(&first), "{second:?}");
     (first, second)
@@ -67,8 +68,10 @@ fn the_program_is_dead_before_the_lock_ends() {
 fn a_short_outage_is_a_line_and_no_more() {
     let world = World::new();
     let path = world.url().strip_prefix("sqlite://").unwrap().to_owned();
-    let holder = world
-        .start_script(&["--ttl", "3s"], "trap 'echo told' TERM; echo ready; while ! [ -e go ]; do sleep 0.02; done");
+    let holder = world.start_script(
+        &["--ttl", "3s"],
+        "trap 'echo reported' TERM; echo ready; while ! [ -e go ]; do sleep 0.02; done",
+    );
     holder.says("ready");
     let file = rusqlite::Connection::open(path).unwrap();
     file.busy_timeout(Duration::from_secs(20)).unwrap();
@@ -84,7 +87,7 @@ fn a_short_outage_is_a_line_and_no_more() {
     std::fs::write(world.file("go"), "").unwrap();
     let ended = holder.ended();
     assert_eq!(ended.code, Some(0), "{ended:?}");
-    assert!(!ended.out.contains("told"));
+    assert!(!ended.out.contains("reported"));
 }
 
 #[test]
@@ -94,8 +97,8 @@ fn the_cap_on_holding_ends_the_program() {
     let ended = world.run_script(&["--max-hold", "800ms", "--term-before", "300ms"], DEAF);
     assert_eq!(ended.code, Some(79), "{ended:?}");
     assert!(begun.elapsed() >= Duration::from_millis(700));
-    let (alive, told) = (nanos(&world.text("alive")), nanos(&world.text("told")));
-    assert!(told > 0 && alive > told, "{told} {alive}");
+    let (alive, reported) = (nanos(&world.text("alive")), nanos(&world.text("reported")));
+    assert!(reported > 0 && alive > reported, "{reported} {alive}");
     world.becomes_free();
 }
 

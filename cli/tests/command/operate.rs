@@ -77,7 +77,7 @@ fn a_forced_release_ends_the_program_and_frees_nobody_elses_lock() {
 }
 
 pub(crate) fn freed_by_force(world: &World, ttl: &str) {
-    let deaf = "trap 'echo told' TERM; echo pid $$; while :; do sleep 0.02; done";
+    let deaf = "trap 'echo reported' TERM; echo pid $$; while :; do sleep 0.02; done";
     let first = world.start_script(&["--ttl", ttl], deaf);
     let pid = first.number("pid");
     let second = world.start_script(&[], "echo second; while ! [ -e go ]; do sleep 0.02; done");
@@ -86,11 +86,11 @@ pub(crate) fn freed_by_force(world: &World, ttl: &str) {
     assert_eq!((freed.code, freed.json()["outcome"].as_str()), (Some(0), Some("released")), "{freed:?}");
     let begun = Instant::now();
     second.says("second");
-    first.says("told");
+    first.says("reported");
     let ended = first.ended();
     assert_eq!(ended.code, Some(79), "{ended:?}");
     assert!(ended.err.contains("the lock is lost (the backend no longer knows it)"), "{ended:?}");
-    assert!(begun.elapsed() < patience(millis(2500)), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < patience(millis(4000)), "{:?}", begun.elapsed());
     assert!(!is_alive(pid));
     assert!(!world.is_free(), "a late release of the first leaves the second alone");
     std::fs::write(world.file("go"), "").unwrap();

@@ -214,13 +214,14 @@ fn the_lease_is_extended_while_the_program_runs() {
 fn a_lost_lease_ends_the_program() {
     let world = World::new();
     world.push("x", &[]);
-    let worker = world.worker(&["--lease", "1s"], "trap 'echo told' TERM; echo pid $$; while :; do sleep 0.02; done");
+    let worker =
+        world.worker(&["--lease", "1s"], "trap 'echo reported' TERM; echo pid $$; while :; do sleep 0.02; done");
     let pid = worker.number("pid");
     let path = world.url().strip_prefix("sqlite://").unwrap();
     let file = rusqlite::Connection::open(path).unwrap();
     file.busy_timeout(Duration::from_secs(20)).unwrap();
     file.execute_batch("BEGIN IMMEDIATE").unwrap();
-    worker.says("told").says("the lease was lost");
+    worker.says("reported").says("the lease was lost");
     assert!(!is_alive(pid));
     drop(file);
     worker.says("pid"); // it goes on, with the next delivery
@@ -343,11 +344,11 @@ fn draining_with_room_for_more_hears_signals_and_sees_new_messages() {
 fn a_program_that_ignores_term_is_killed_at_the_third_signal() {
     let world = World::new();
     world.push("x", &[]);
-    let worker = world.worker(&[], "trap 'echo told' TERM; echo pid $$; while :; do sleep 0.02; done");
+    let worker = world.worker(&[], "trap 'echo reported' TERM; echo pid $$; while :; do sleep 0.02; done");
     let pid = worker.number("pid");
     worker.signal(Signal::TERM);
     worker.says("the programs finish").signal(Signal::TERM);
-    worker.says("told").signal(Signal::TERM);
+    worker.says("reported").signal(Signal::TERM);
     let ended = worker.ended();
     assert_eq!(ended.code, Some(0), "{ended:?}");
     assert!(!is_alive(pid));

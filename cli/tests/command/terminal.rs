@@ -241,7 +241,7 @@ fn a_worker_stops_its_programs_and_looks_at_leases_before_it_continues_them() {
 }
 
 #[test]
-fn a_stopped_waiter_goes_on_waiting() {
+fn a_stopped_waiter_continues_waiting() {
     let world = World::new();
     let holder = world.start_script(&[], "echo holds; exec sleep 60");
     holder.says("holds");

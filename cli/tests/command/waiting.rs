@@ -151,7 +151,7 @@ fn what_was_ignored_before_stays_ignored() {
 
 /// The inner one waits for the outer one, which waits for the inner one.
 #[test]
-fn a_run_inside_a_run_of_the_same_lock_is_told_why_it_waits() {
+fn a_run_inside_a_run_of_the_same_lock_prints_why_it_waits() {
     let world = World::new();
     let inner = format!("{} run --wait 1s job -- true", env!("CARGO_BIN_EXE_tenure"));
     let outer = world.run_script(&[], &inner);

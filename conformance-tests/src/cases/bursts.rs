@@ -62,8 +62,8 @@ async fn thousand_locks_at_once(context: &mut Context) -> CaseResult {
         });
     }
     while let Some(ended) = context.within(context.ms(30_000), "all locks are given back", tasks.join_next()).await? {
-        let told = ended?;
-        assert!(told.as_ref().is_err_and(|error| error.kind() == tenure_core::ErrorKind::Closed), "{told:?}");
+        let reported = ended?;
+        assert!(reported.as_ref().is_err_and(|error| error.kind() == tenure_core::ErrorKind::Closed), "{reported:?}");
     }
     assert_eq!((client.stats().holds, client.stats().waiters), (0, 0));
     Ok(())

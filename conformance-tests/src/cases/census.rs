@@ -239,16 +239,16 @@ async fn pages_tell_each_name(context: &mut Context) -> CaseResult {
         .await?;
     let max = 64.min(census.capabilities().max_page);
     let pages = pages(census, prefix.as_bytes(), max).await?;
-    let mut told: Vec<LockName> = pages.iter().flatten().map(|lock| lock.name.clone()).collect();
+    let mut reported: Vec<LockName> = pages.iter().flatten().map(|lock| lock.name.clone()).collect();
     match census.capabilities().order {
         CensusOrder::Sorted => assert!(pages.iter().all(|page| page.len() <= max), "a page of more than {max}"),
         _ => {
             assert!(pages.iter().all(|page| page.len() < 500), "a page of half of all");
-            told.sort_by(|one, other| one.as_bytes().cmp(other.as_bytes()));
-            told.dedup();
+            reported.sort_by(|one, other| one.as_bytes().cmp(other.as_bytes()));
+            reported.dedup();
         }
     }
-    assert_eq!(told, held);
+    assert_eq!(reported, held);
     while !tokens.is_empty() {
         let some = tokens.split_off(tokens.len().saturating_sub(32));
         let freed = some.into_iter().map(|(name, token)| async move { locks.release(&hold(&name, token)).await });
@@ -266,11 +266,11 @@ async fn held_throughout_is_listed(context: &mut Context) -> CaseResult {
         let (token, _) = take_raw(locks, &name, ttl).await?;
         if number % 2 == 1 { stay.push(name) } else { go.push(hold(&name, token)) }
     }
-    let (mut told, mut from, mut steps) = (Vec::new(), None, 0..MOST_PAGES);
+    let (mut reported, mut from, mut steps) = (Vec::new(), None, 0..MOST_PAGES);
     loop {
         let step = steps.next().ok_or_else(|| Failure::new("the list does not end"))?;
         let page = census.held(prefix.as_bytes(), from.as_ref(), 7).await?;
-        told.extend(page.locks.into_iter().map(|lock| lock.name));
+        reported.extend(page.locks.into_iter().map(|lock| lock.name));
         from = page.next;
         if from.is_none() {
             break;
@@ -281,7 +281,7 @@ async fn held_throughout_is_listed(context: &mut Context) -> CaseResult {
             take_raw(locks, &context.name(format!("through/new/{step}")), ttl).await?;
         }
     }
-    let missing: Vec<_> = stay.iter().filter(|name| !told.contains(name)).collect();
+    let missing: Vec<_> = stay.iter().filter(|name| !reported.contains(name)).collect();
     assert!(missing.is_empty(), "held all the time and not listed: {missing:?}");
     Ok(())
 }

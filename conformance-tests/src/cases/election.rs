@@ -57,8 +57,8 @@ async fn observers_follow_the_terms(context: &mut Context) -> CaseResult {
     let soon = context.soon();
     context.within(soon, "there is no leader at first", nobody(&mut observer)).await??;
     let first = seat(&one).candidate("node 1").campaign().await?;
-    let told = context.within(soon, "the first leader is seen", next_leader(&mut observer)).await??;
-    assert_eq!(told, ("node 1".to_owned(), first.term().get()));
+    let reported = context.within(soon, "the first leader is seen", next_leader(&mut observer)).await??;
+    assert_eq!(reported, ("node 1".to_owned(), first.term().get()));
     assert_eq!(seat(&two).leader().await?.map(|leader| leader.term), Some(first.term()));
     let follower = seat(&two).candidate("node 2");
     let waiting = tokio::spawn(async move { follower.campaign().await });
@@ -67,14 +67,14 @@ async fn observers_follow_the_terms(context: &mut Context) -> CaseResult {
     first.resign().await?;
     let second = context.within(soon, "the follower leads", waiting).await???;
     assert!(second.term() > before, "term {} after term {before}", second.term());
-    let told = context.within(soon, "the next leader is seen", next_leader(&mut observer)).await??;
-    assert_eq!(told, ("node 2".to_owned(), second.term().get()));
+    let reported = context.within(soon, "the next leader is seen", next_leader(&mut observer)).await??;
+    assert_eq!(reported, ("node 2".to_owned(), second.term().get()));
     second.resign().await?;
     context.within(soon, "there is no leader after a resignation", nobody(&mut observer)).await??;
     let ttl = context.ttl(300);
     let (_, fence) = take_raw(&**backend.locks(), &name, ttl).await?;
-    let told = context.within(soon, "a third leader is seen", next_leader(&mut observer)).await??;
-    assert_eq!(told, (String::new(), fence.get()));
+    let reported = context.within(soon, "a third leader is seen", next_leader(&mut observer)).await??;
+    assert_eq!(reported, (String::new(), fence.get()));
     context.within(ttl + soon, "there is no leader when its lease has ended", nobody(&mut observer)).await??;
     clean(context, &aside, &name, &[&one, &two, &aside]).await
 }
@@ -84,8 +84,8 @@ async fn an_outage_is_no_vacancy(context: &mut Context) -> CaseResult {
     let seat = client.election(name.as_bytes()).ttl(context.ttl(60_000));
     let leads = seat.candidate("node 1").campaign().await?;
     let mut observer = aside.election(name.as_bytes()).observe()?.every(Duration::from_millis(20));
-    let told = context.within(context.soon(), "the leader is seen", next_leader(&mut observer)).await??;
-    assert_eq!(told, ("node 1".to_owned(), leads.term().get()));
+    let reported = context.within(context.soon(), "the leader is seen", next_leader(&mut observer)).await??;
+    assert_eq!(reported, ("node 1".to_owned(), leads.term().get()));
     let healer = context.inject(Fault::PauseServer).await?;
     match context.within(context.soon(), "the outage is reported", observer.next()).await? {
         Some(View::Unknown(error)) => {

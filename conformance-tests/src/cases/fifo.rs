@@ -28,18 +28,18 @@ pub(super) const CASES: &[Case] = &[
         one_is_woken_per_release
     ),
     case!(
-        "fifo/nobody-barges",
+        "fifo/no-barging",
         "A free lock with a live waiter is busy for all other clients.",
         ["P24"],
         [Need::Fifo],
-        nobody_barges
+        no_barging
     ),
     case!(
-        "fifo/position-is-told",
+        "fifo/position-is-reported",
         "A busy answer says how many waiters are ahead.",
         ["P24"],
         [Need::Fifo],
-        position_is_told
+        position_is_reported
     ),
     case!(
         "fifo/asking-again-keeps-the-place",
@@ -172,7 +172,7 @@ async fn one_is_woken_per_release(context: &mut Context) -> CaseResult {
     Ok(())
 }
 
-async fn nobody_barges(context: &mut Context) -> CaseResult {
+async fn no_barging(context: &mut Context) -> CaseResult {
     let (backend, client) = (context.backend().await?, context.client().await?);
     let locks = &**backend.locks();
     let (name, ttl) = (context.name("barge"), context.ttl(20_000));
@@ -189,7 +189,7 @@ async fn nobody_barges(context: &mut Context) -> CaseResult {
     Ok(())
 }
 
-async fn position_is_told(context: &mut Context) -> CaseResult {
+async fn position_is_reported(context: &mut Context) -> CaseResult {
     let backend = context.backend().await?;
     let locks = &**backend.locks();
     let (name, ttl) = (context.name("position"), context.ttl(20_000));

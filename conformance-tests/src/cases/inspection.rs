@@ -101,7 +101,7 @@ async fn free_lock_has_no_holder(context: &mut Context) -> CaseResult {
 
 async fn tells_the_holder(context: &mut Context) -> CaseResult {
     let (client, other) = (context.client().await?, context.client().await?);
-    let (name, ttl) = (context.name("told"), context.ttl(20_000));
+    let (name, ttl) = (context.name("reported"), context.ttl(20_000));
     for label in [Some("worker 7 {\u{1f512}} %s\n"), Some(""), None] {
         let mut handle = lock(&client, &name).fixed_ttl(ttl);
         if let Some(text) = label {

@@ -62,11 +62,11 @@ pub(super) const CASES: &[Case] = &[
         run_returns_the_output
     ),
     case!(
-        "loss/everybody-is-told",
+        "loss/all-are-notified",
         "All tasks that wait for the loss of one guard are notified, with the same reason.",
         ["P4", "P5"],
         [],
-        everybody_is_told
+        all_are_notified
     ),
 ];
 
@@ -82,8 +82,8 @@ async fn unrenewable_is_lost_before_the_next_grant(context: &mut Context) -> Cas
         assert!(guard.check().is_err(), "granted to another while {:?} of this hold remain", guard.remaining());
         CaseResult::Ok(next)
     };
-    let told = context.within(ttl, "the holder is notified", guard.lost());
-    let (reason, next) = tokio::join!(told, context.within(ttl + context.soon(), "the other is granted", next));
+    let reported = context.within(ttl, "the holder is notified", guard.lost());
+    let (reason, next) = tokio::join!(reported, context.within(ttl + context.soon(), "the other is granted", next));
     assert_eq!(reason?, LostReason::Expired);
     next??.release().await?;
     Ok(())
@@ -187,13 +187,13 @@ async fn run_returns_the_output(context: &mut Context) -> CaseResult {
     Ok(())
 }
 
-async fn everybody_is_told(context: &mut Context) -> CaseResult {
+async fn all_are_notified(context: &mut Context) -> CaseResult {
     let (client, other) = (context.client().await?, context.client().await?);
-    let (name, ttl) = (context.name("told"), context.ttl(300));
+    let (name, ttl) = (context.name("reported"), context.ttl(300));
     let guard = take(&client, &name, ttl).await?;
     let all = async { tokio::join!(guard.lost(), guard.lost(), guard.lost()) };
-    let told = context.within(ttl, "all are notified", all).await?;
-    assert_eq!(told, (LostReason::Expired, LostReason::Expired, LostReason::Expired));
+    let reported = context.within(ttl, "all are notified", all).await?;
+    assert_eq!(reported, (LostReason::Expired, LostReason::Expired, LostReason::Expired));
     assert_eq!(guard.lost().await, LostReason::Expired, "a later caller is notified, too");
     free_within(context, &other, &name, context.soon()).await?;
     Ok(())

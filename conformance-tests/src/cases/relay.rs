@@ -12,11 +12,11 @@ use crate::layer::{FaultLayer, Op};
 
 pub(super) const CASES: &[Case] = &[
     case!(
-        "relay/reserved-fences-are-nobody-elses",
+        "relay/reserved-fences-are-exclusive",
         "Grants carry as many fences as were asked for, most of the time, and every later grant is greater than all of them.",
         ["P19", "P20"],
         [],
-        reserved_fences_are_nobody_elses
+        reserved_fences_are_exclusive
     ),
     case!(
         "relay/turn-reserves-them-too",
@@ -63,7 +63,7 @@ async fn take_range(
     Ok(grant)
 }
 
-async fn reserved_fences_are_nobody_elses(context: &mut Context) -> CaseResult {
+async fn reserved_fences_are_exclusive(context: &mut Context) -> CaseResult {
     let (one, other) = (context.backend().await?, context.backend().await?);
     let (name, most) = (context.name("range"), context.declared().locks.max_fences);
     let (mut last, mut whole) = (0, 0);

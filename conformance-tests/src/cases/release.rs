@@ -58,18 +58,18 @@ pub(super) const CASES: &[Case] = &[
         failed_release_is_carried_on
     ),
     case!(
-        "lock/duplicated-release-harms-nobody",
+        "lock/duplicated-release-is-harmless",
         "A release whose frame arrives twice frees only its own hold.",
         ["P9", "P29"],
         [],
-        duplicated_release_harms_nobody
+        duplicated_release_is_harmless
     ),
     case!(
-        "lock/late-release-harms-nobody",
+        "lock/late-release-is-harmless",
         "A release that arrives long after it was sent does not free the lock of a later holder.",
         ["P9", "P29"],
         [],
-        late_release_harms_nobody
+        late_release_is_harmless
     ),
     case!(
         "lock/no-renewal-after-release",
@@ -169,7 +169,7 @@ async fn failed_release_is_carried_on(context: &mut Context) -> CaseResult {
     Ok(())
 }
 
-async fn duplicated_release_harms_nobody(context: &mut Context) -> CaseResult {
+async fn duplicated_release_is_harmless(context: &mut Context) -> CaseResult {
     let (client, layer) = context.layered().await?;
     let (other, name) = (context.client().await?, context.name("duplicated"));
     let guard = keep(&client, &name, context.ttl(5_000)).await?;
@@ -182,7 +182,7 @@ async fn duplicated_release_harms_nobody(context: &mut Context) -> CaseResult {
     clean(context, &other, &name, &[&client, &other]).await
 }
 
-async fn late_release_harms_nobody(context: &mut Context) -> CaseResult {
+async fn late_release_is_harmless(context: &mut Context) -> CaseResult {
     let (client, layer) = context.layered().await?;
     let (other, name, ttl) = (context.client().await?, context.name("late"), context.ttl(400));
     let guard = take(&client, &name, ttl).await?;

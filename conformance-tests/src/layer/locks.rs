@@ -165,12 +165,12 @@ fn done<T>(_: &T) -> Answer {
 fn spread(layer: &FaultLayer, frames: &[usize], sent: Result<Vec<Result<Renewed>>>) -> Vec<Result<Renewed>> {
     let answers = sent.unwrap_or_else(|error| frames.iter().map(|_| Err(error.again())).collect());
     for (&frame, answer) in frames.iter().zip(&answers) {
-        let told = match answer {
+        let reported = match answer {
             Ok(Renewed::Extended { .. }) => Answer::Done,
             Ok(Renewed::Lost) => Answer::NotHeld,
             Err(error) => Answer::Failed(error.kind()),
         };
-        layer.end(frame, told);
+        layer.end(frame, reported);
     }
     answers
 }

@@ -40,8 +40,8 @@ impl LayeredQueue {
         let frame = self.layer.begin(op, &name, None);
         let inner = Arc::clone(&self.inner);
         let answer = self.layer.send(op, move || call(Arc::clone(&inner))).await;
-        let told = |error: &tenure_core::Error| Answer::Failed(error.kind());
-        self.layer.end(frame, answer.as_ref().map_or_else(told, |_| Answer::Done));
+        let reported = |error: &tenure_core::Error| Answer::Failed(error.kind());
+        self.layer.end(frame, answer.as_ref().map_or_else(reported, |_| Answer::Done));
         answer
     }
 }

@@ -42,7 +42,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         Prefix(
             |prefix| prefix[..prefix.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1)].to_vec()
         ), ["census/prefix-is-literal"]),
-    mutant!("census/goes-on-by-position", "a page skips as many locks as were listed before it",
+    mutant!("census/continues-by-position", "a page skips as many locks as were listed before it",
         ByPosition, ["census/held-throughout-is-listed"]),
     mutant!("census/lists-what-was-held", "a lock stays on the list when it is released",
         Remembers { what: Kept::Granted, ..Remembers::default() },
@@ -110,9 +110,10 @@ impl Twist for ByPosition {
             }
         }
         let skipped = from.and_then(|place| std::str::from_utf8(place.as_bytes()).ok()?.parse().ok()).unwrap_or(0);
-        let told: usize = max.min(all.len().saturating_sub(skipped));
-        let next = (skipped + told < all.len()).then(|| CensusPlace::new((skipped + told).to_string().into_bytes()));
-        Ok(HeldPage::new(all.into_iter().skip(skipped).take(told).collect(), next))
+        let reported: usize = max.min(all.len().saturating_sub(skipped));
+        let next =
+            (skipped + reported < all.len()).then(|| CensusPlace::new((skipped + reported).to_string().into_bytes()));
+        Ok(HeldPage::new(all.into_iter().skip(skipped).take(reported).collect(), next))
     }
 }
 

@@ -12,7 +12,7 @@ use tenure_core::{FencingToken, LockName, OwnerToken, Result};
 use tokio::time::Instant;
 
 use super::maker::{Mutant, mutant};
-use super::turns::told;
+use super::turns::reported;
 use super::twist::{Inner, Shared, Twist, flaw, regranted};
 
 #[rustfmt::skip]
@@ -76,7 +76,7 @@ struct Counter {
     granted_at: Instant,
     open: bool,
     /// The fence that each token received.
-    told: HashMap<OwnerToken, u64>,
+    reported: HashMap<OwnerToken, u64>,
 }
 
 impl Fences {
@@ -86,7 +86,7 @@ impl Fences {
 
     fn fence(&self, name: &LockName, token: OwnerToken, grant: Grant) -> Grant {
         let mut names = self.names.lock();
-        let fresh = || Counter { last: 0, granted_at: Instant::now(), open: false, told: HashMap::new() };
+        let fresh = || Counter { last: 0, granted_at: Instant::now(), open: false, reported: HashMap::new() };
         let counter = names.entry(name.clone()).or_insert_with(fresh);
         if grant.begun == Begun::Now && grant.depth == 1 {
             let forget = match self.resets {
@@ -99,9 +99,9 @@ impl Fences {
             counter.open = true;
             counter.granted_at = Instant::now();
         }
-        let known = counter.told.get(&token).copied().filter(|_| self.resets != Resets::Renewed);
+        let known = counter.reported.get(&token).copied().filter(|_| self.resets != Resets::Renewed);
         let number = known.unwrap_or(counter.last);
-        counter.told.insert(token, number);
+        counter.reported.insert(token, number);
         grant.with_fence(FencingToken::new(number.max(1)).expect("at least 1"))
     }
 
@@ -182,7 +182,7 @@ impl Twist for PerClient {
 
     async fn watch(&self, inner: &Inner, name: &LockName, token: &OwnerToken) -> Result<Watch> {
         let (counters, client, of) = (Self(Arc::clone(&self.0)), inner.client(), name.clone());
-        Ok(told(inner.locks().watch(name, token).await?, move |handed| {
+        Ok(reported(inner.locks().watch(name, token).await?, move |handed| {
             handed.with_fence(counters.next(client, &of).unwrap_or(handed.fence))
         }))
     }

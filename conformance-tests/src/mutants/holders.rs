@@ -49,7 +49,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
                 ForceReleased::Released => Ok(Released::Released),
                 ForceReleased::NotHeld | ForceReleased::Changed => Ok(Released::NotHeld),
             }
-        }), ["driver/release-by-another-token-changes-nothing", "lock/late-release-harms-nobody"]),
+        }), ["driver/release-by-another-token-changes-nothing", "lock/late-release-is-harmless"]),
     mutant!("release/says-released", "a release says that it freed something, always",
         flaw!(release(inner, hold) => inner.locks().release(hold).await.map(|_| Released::Released)),
         ["driver/release-by-another-token-changes-nothing", "driver/second-release-says-not-held",
@@ -75,7 +75,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             }
         }), ["driver/second-release-says-not-held", "ping/tells-whether-it-answers"]),
     mutant!("release/adds-a-permit", "a second release of the same token lets one more in, as a semaphore does",
-        Permits::default(), ["lock/duplicated-release-harms-nobody"]),
+        Permits::default(), ["lock/duplicated-release-is-harmless"]),
     mutant!("release/fails-twice", "a token that was released once fails to release",
         flaw!(released: Shared<std::collections::HashSet<OwnerToken>>; release(inner, hold) => {
             if !released.lock().insert(hold.token) {

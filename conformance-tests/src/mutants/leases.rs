@@ -17,7 +17,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             Ok(claiming(answer, request.ttl.get()))
         }),
         ["hygiene/runtime-gone-with-guards-alive", "lease/ends-by-itself", "queue/lock-follows-the-lease",
-         "queue/turn-nobody-takes-up", "wait/acquire-outlasts-a-dead-holder",
+         "queue/turn-not-taken-up", "wait/acquire-outlasts-a-dead-holder",
          "window/renewal-counts-from-its-request"]),
     mutant!("lease/cut-short", "leases last half of the requested ttl",
         flaw!(acquire(inner, request) => {
@@ -29,7 +29,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
          "window/backend-outlasts-it"]),
     mutant!("lease/claims-longer", "grants claim twice the ttl that the backend keeps",
         Claims(2.0),
-        ["lease/fixed-is-not-renewed", "loss/everybody-is-told", "loss/is-final", "loss/run-drops-the-work",
+        ["lease/fixed-is-not-renewed", "loss/all-are-notified", "loss/is-final", "loss/run-drops-the-work",
          "loss/unknown-renewal-does-not-lengthen", "ttl/shortest-works-without-a-storm",
          "window/reply-after-its-end-is-no-grant"]),
     mutant!("lease/claims-shorter", "grants claim less than was asked",

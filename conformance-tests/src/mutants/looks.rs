@@ -30,7 +30,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         Shows(|holder| holder.depth = 1), ["reentrant/inspection-tells-the-depth"]),
     mutant!("inspect/no-owner", "the owner is missing",
         Shows(|holder| holder.owner = None), ["reentrant/inspection-tells-the-owner"]),
-    mutant!("inspect/somebody-elses", "every hold is reported as an owner's, and always the same one's",
+    mutant!("inspect/another-clients-lock", "every hold is reported as an owner's, and always the same one's",
         Shows(|holder| holder.owner = Some(OwnerId::from_bytes([7; 16]))), ["reentrant/inspection-tells-the-owner"]),
     mutant!("inspect/stale-holder", "the last holder is shown",
         flaw!(last: Shared<Option<Inspection>>; inspect(inner, name) => {

@@ -16,7 +16,7 @@ use super::twist::{Inner, Shared, Twist, flaw, restless, silent};
 #[rustfmt::skip]
 pub(super) const MUTANTS: &[Mutant] = &[
     mutant!("queue/ignored", "there is no queue: the first client to ask has the lock",
-        Ignored::new(Wakes::All), ["fifo/asking-again-keeps-the-place", "fifo/nobody-barges"]),
+        Ignored::new(Wakes::All), ["fifo/asking-again-keeps-the-place", "fifo/no-barging"]),
     mutant!("queue/lifo", "the last waiter is woken first",
         Ignored::new(Wakes::Last), ["fifo/asking-again-keeps-the-place", "fifo/sixteen-in-order"]),
     mutant!("queue/try-joins", "an attempt that does not wait leaves a waiter",
@@ -52,11 +52,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
                 Acquisition::Busy(busy) => Acquisition::Busy(busy.with_position(busy.position.map(|at| at + 1))),
                 granted => granted,
             })
-        }), ["fifo/position-is-told"]),
+        }), ["fifo/position-is-reported"]),
     mutant!("wake/never", "no waiter is woken",
         flaw!(watch(inner, name, token) => inner.locks().watch(name, token).await.map(silent)),
         ["fifo/timed-out-waiter-leaves", "lock/contended-counter-loses-nothing", "wait/woken-by-the-release"]),
-    mutant!("wake/everybody", "a release wakes all waiters",
+    mutant!("wake/all", "a release wakes all waiters",
         flaw!(waiting: Shared<Vec<(LockName, WakeHandle)>>;
             watch(inner, name, token) => {
                 let real = inner.locks().watch(name, token).await?;

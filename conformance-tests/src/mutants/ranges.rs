@@ -5,18 +5,18 @@ use tenure_core::driver::{AcquireRequest, Acquisition, Begun, Watch};
 use tenure_core::{LockName, OwnerToken, Result};
 
 use super::maker::{Mutant, mutant};
-use super::turns::told;
+use super::turns::reported;
 use super::twist::{Inner, Twist};
 
 #[rustfmt::skip]
 pub(super) const MUTANTS: &[Mutant] = &[
-    mutant!("range/told-but-not-reserved",
+    mutant!("range/reported-but-not-reserved",
         "a grant says that it carries all the fences that were asked for, and reserves one",
-        Wrong::NotReserved, ["relay/reserved-fences-are-nobody-elses", "relay/fences-grow"]),
+        Wrong::NotReserved, ["relay/reserved-fences-are-exclusive", "relay/fences-grow"]),
     mutant!("range/none", "a grant carries one fence, however many were asked for",
-        Wrong::None, ["relay/reserved-fences-are-nobody-elses", "relay/costs-no-request"]),
-    mutant!("range/told-again-as-new", "a repeated request returns more fences than were reserved",
-        Wrong::MoreAgain, ["relay/reserved-fences-are-nobody-elses"]),
+        Wrong::None, ["relay/reserved-fences-are-exclusive", "relay/costs-no-request"]),
+    mutant!("range/repeated-as-new", "a repeated request returns more fences than were reserved",
+        Wrong::MoreAgain, ["relay/reserved-fences-are-exclusive"]),
     mutant!("range/turn-tells-more", "a lease that is handed over returns more fences than were reserved",
         Wrong::TurnTellsMore, ["relay/turn-reserves-them-too"]),
 ];
@@ -47,7 +47,7 @@ impl Twist for Wrong {
     async fn watch(&self, inner: &Inner, name: &LockName, token: &OwnerToken) -> Result<Watch> {
         let watch = inner.locks().watch(name, token).await?;
         Ok(match self {
-            Self::TurnTellsMore => told(watch, |handed| handed.with_fences(handed.fences + 1)),
+            Self::TurnTellsMore => reported(watch, |handed| handed.with_fences(handed.fences + 1)),
             Self::NotReserved | Self::None | Self::MoreAgain => watch,
         })
     }

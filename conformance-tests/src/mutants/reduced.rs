@@ -89,7 +89,7 @@ impl Abilities {
         request.clone().with_queue(queue).with_fences(request.fences.min(self.max_fences))
     }
 
-    fn told(self, answer: Acquisition) -> Acquisition {
+    fn reported(self, answer: Acquisition) -> Acquisition {
         match answer {
             Acquisition::Busy(_) if self.waiting == Waiting::Poll => Acquisition::Busy(Busy::default()),
             // The position in line is left out where it is not known.
@@ -190,11 +190,11 @@ impl Twist for Abilities {
     }
 
     async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {
-        inner.locks().acquire(&self.asked(request)).await.map(|answer| self.told(answer))
+        inner.locks().acquire(&self.asked(request)).await.map(|answer| self.reported(answer))
     }
 
     async fn enter(&self, inner: &Inner, owner: &OwnerId, request: &AcquireRequest) -> Result<Acquisition> {
-        inner.reentrant()?.enter(owner, &self.asked(request)).await.map(|answer| self.told(answer))
+        inner.reentrant()?.enter(owner, &self.asked(request)).await.map(|answer| self.reported(answer))
     }
 
     async fn watch(&self, inner: &Inner, name: &LockName, token: &OwnerToken) -> Result<Watch> {

@@ -29,7 +29,7 @@ struct NotLengthened(Arc<Shared<HashMap<OwnerToken, Handed>>>);
 impl Twist for NotLengthened {
     async fn watch(&self, inner: &Inner, name: &LockName, token: &OwnerToken) -> Result<Watch> {
         let (seen, token) = (Arc::clone(&self.0), *token);
-        Ok(told(inner.locks().watch(name, &token).await?, move |handed| {
+        Ok(reported(inner.locks().watch(name, &token).await?, move |handed| {
             seen.lock().insert(token, handed);
             handed
         }))
@@ -54,12 +54,12 @@ struct Told(fn(Handed) -> Handed);
 #[async_trait]
 impl Twist for Told {
     async fn watch(&self, inner: &Inner, name: &LockName, token: &OwnerToken) -> Result<Watch> {
-        Ok(told(inner.locks().watch(name, token).await?, self.0))
+        Ok(reported(inner.locks().watch(name, token).await?, self.0))
     }
 }
 
 /// The watch, except that its reports of handed-over leases pass through `twist`.
-pub(super) fn told(mut real: Watch, twist: impl Fn(Handed) -> Handed + Send + 'static) -> Watch {
+pub(super) fn reported(mut real: Watch, twist: impl Fn(Handed) -> Handed + Send + 'static) -> Watch {
     let (handle, watch) = Watch::channel();
     let task = tokio::spawn(async move {
         loop {

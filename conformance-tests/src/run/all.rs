@@ -39,8 +39,8 @@ fn run_some(
                 while let Some(listed) = wanted.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let _running = turn(&running, || most_now(at_once, pace.slack()));
                     let report = run_at(pace, maker, listed, options);
-                    if let Some(Progress(told)) = &options.progress {
-                        told(listed.case, &report);
+                    if let Some(Progress(reported)) = &options.progress {
+                        reported(listed.case, &report);
                     }
                     reports.lock().unwrap_or_else(PoisonError::into_inner).push(report);
                 }

@@ -35,8 +35,8 @@ pub struct Progress(pub(super) Listener);
 
 impl Progress {
     /// Calls `told` for each case.
-    pub fn new(told: impl Fn(&'static Case, &super::CaseReport) + Send + Sync + 'static) -> Self {
-        Self(Arc::new(told))
+    pub fn new(reported: impl Fn(&'static Case, &super::CaseReport) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(reported))
     }
 }
 

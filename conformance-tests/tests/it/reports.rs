@@ -91,25 +91,25 @@ fn reason(maker: Arc<dyn HarnessMaker>, case: &str) -> String {
 }
 
 #[test]
-fn what_failed_in_the_harness_is_told_as_that_with_its_cause() {
+fn what_failed_in_the_harness_is_reported_as_that_with_its_cause() {
     let broken = |makes| Arc::new(Broken { inner: crate::memory::maker(), makes });
     let unmade = reason(broken(false), "hygiene/guard-dropped-outside-a-runtime");
     assert!(unmade.contains("no harness: no server answers: connection refused"), "{unmade}");
     let blind = reason(broken(true), "hygiene/guard-dropped-outside-a-runtime");
-    let told = "nothing is left in the store; the last look failed: unexpected error: the inspector of the harness \
+    let reported = "nothing is left in the store; the last look failed: unexpected error: the inspector of the harness \
                 failed: cannot read the store: connection refused";
-    assert!(blind.contains(told), "{blind}");
+    assert!(blind.contains(reported), "{blind}");
 }
 
 #[test]
 fn a_case_that_failed_tells_the_last_calls_of_the_driver() {
     let mutant = mutants::all().find(|mutant| !mutant.killed_by.is_empty()).expect("there are mutants");
     let case = mutant.killed_by[0];
-    let told = reason(Arc::new(MutantMaker::new(crate::memory::maker(), mutant)), case);
-    let calls: Vec<&str> = told.lines().skip_while(|line| !line.contains("calls of the driver:")).collect();
-    assert!((2..=11).contains(&calls.len()), "{told}");
-    assert!(calls[1..].iter().all(|line| line.contains(" s  client ") && line.contains(": ")), "{told}");
-    assert!(told.contains("acquire") || told.contains("push"), "{told}");
+    let reported = reason(Arc::new(MutantMaker::new(crate::memory::maker(), mutant)), case);
+    let calls: Vec<&str> = reported.lines().skip_while(|line| !line.contains("calls of the driver:")).collect();
+    assert!((2..=11).contains(&calls.len()), "{reported}");
+    assert!(calls[1..].iter().all(|line| line.contains(" s  client ") && line.contains(": ")), "{reported}");
+    assert!(reported.contains("acquire") || reported.contains("push"), "{reported}");
 }
 
 #[test]

@@ -508,15 +508,15 @@ mod tests {
             };
             let error = read(text).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidArgument);
-            let told = format!("{error} {error:?}");
-            assert!(!told.contains("s3cret") && !told.contains("root"), "{text}: {told}");
+            let reported = format!("{error} {error:?}");
+            assert!(!reported.contains("s3cret") && !reported.contains("root"), "{text}: {reported}");
         }
         assert!(!format!("{:?}", url("a://root:s3cret@h?x=s3cret")).contains("s3cret"));
     }
 
     #[test]
-    fn each_fault_is_told_with_what_to_do() {
-        for (words, told) in [
+    fn each_fault_is_reported_with_what_to_do() {
+        for (words, reported) in [
             ("invalid peer certificate: UnknownIssuer", "(ca)"),
             ("invalid peer certificate: BadSignature", "(ca)"),
             ("invalid peer certificate: certificate not valid for name \"h\"; certificate is only valid for x", "name"),
@@ -533,7 +533,7 @@ mod tests {
             ("received fatal alert: HandshakeFailure", "cipher"),
             ("received corrupt message of type InvalidContentType", "does not speak TLS"),
         ] {
-            assert!(tls_fault(words).is_some_and(|fault| fault.contains(told)), "{words}");
+            assert!(tls_fault(words).is_some_and(|fault| fault.contains(reported)), "{words}");
         }
         assert_eq!(tls_fault("Connection refused (os error 111)"), None);
     }

@@ -349,7 +349,7 @@ mod tests {
 
     use super::*;
 
-    fn told(watch: &mut Watch) -> Option<Signal> {
+    fn reported(watch: &mut Watch) -> Option<Signal> {
         watch.next().now_or_never()
     }
 
@@ -358,33 +358,36 @@ mod tests {
     }
 
     #[test]
-    fn a_waiter_is_told_what_is_meant_for_it_once_and_until_it_goes() {
+    fn a_signal_reaches_its_waiter_once_and_until_it_leaves() {
         let (router, [one, other]) = (WakeRouter::default(), [(); 2].map(|()| OwnerToken::random()));
         assert!(router.is_empty() && !router.wake(&one) && !router.hand(&one, handed(1)));
         let [mut first, mut second] = [one, other].map(|token| router.register(token));
         assert_eq!((router.len(), router.is_empty()), (2, false));
         assert!(router.wake(&one) && router.hand(&other, handed(1)) && router.hand(&other, handed(2)));
-        assert_eq!((told(&mut first), told(&mut second)), (Some(Signal::Wake), Some(Signal::Handed(handed(2)))));
-        assert_eq!((told(&mut first), told(&mut second)), (None, None));
+        assert_eq!(
+            (reported(&mut first), reported(&mut second)),
+            (Some(Signal::Wake), Some(Signal::Handed(handed(2))))
+        );
+        assert_eq!((reported(&mut first), reported(&mut second)), (None, None));
         router.wake_all();
-        assert_eq!((told(&mut first), told(&mut second)), (Some(Signal::Wake), Some(Signal::Wake)));
+        assert_eq!((reported(&mut first), reported(&mut second)), (Some(Signal::Wake), Some(Signal::Wake)));
         drop(first);
         assert_eq!((router.wake(&one), router.wake(&other), router.len()), (false, true, 1));
     }
 
     #[test]
-    fn behind_a_gap_in_its_line_a_waiter_is_handed_nothing_before_it_was_told_of_it() {
+    fn after_a_gap_a_waiter_is_notified_of_it_before_a_hand_over() {
         let (router, token) = (WakeRouter::default(), OwnerToken::random());
         let mut watch = router.register(token);
         router.cut();
         router.hand(&token, handed(1));
-        assert_eq!(told(&mut watch), Some(Signal::Wake));
+        assert_eq!(reported(&mut watch), Some(Signal::Wake));
         router.hand(&token, handed(2));
-        assert_eq!(told(&mut watch), Some(Signal::Handed(handed(2))));
+        assert_eq!(reported(&mut watch), Some(Signal::Handed(handed(2))));
     }
 
     #[test]
-    fn tokens_are_told_apart_by_every_byte() {
+    fn tokens_are_distinguished_by_every_byte() {
         let hash = |token: &OwnerToken| BuildHasherDefault::<TokenHasher>::default().hash_one(token);
         let token = |at| OwnerToken::parse(&format!("{}B{}", "A".repeat(at), "A".repeat(21 - at))).unwrap();
         let hashes: HashSet<u64> = (0..21).map(|at| hash(&token(at))).collect();
@@ -399,11 +402,11 @@ mod tests {
         let (mut one, mut two, mut other) = (router.register(&jobs), router.register(&jobs), router.register(&mails));
         assert_eq!((router.len(), router.queues().len(), router.is_empty()), (3, 2, false));
         assert!(router.is_watched(&jobs) && router.wake(&jobs));
-        assert_eq!([&mut one, &mut two, &mut other].map(told), [Some(Signal::Wake), Some(Signal::Wake), None]);
+        assert_eq!([&mut one, &mut two, &mut other].map(reported), [Some(Signal::Wake), Some(Signal::Wake), None]);
         router.wake_all();
-        assert_eq!([&mut one, &mut two, &mut other].map(told), [Some(Signal::Wake); 3]);
+        assert_eq!([&mut one, &mut two, &mut other].map(reported), [Some(Signal::Wake); 3]);
         drop(one);
-        assert!(router.wake(&jobs) && told(&mut two).is_some() && router.len() == 2, "one is left");
+        assert!(router.wake(&jobs) && reported(&mut two).is_some() && router.len() == 2, "one is left");
         drop(two);
         assert!(!router.wake(&jobs) && !router.is_watched(&jobs) && router.queues() == [mails]);
     }

@@ -75,9 +75,9 @@ pub(crate) struct Ask {
 
 impl Ask {
     /// Shows the caller the number of waiters ahead of it.
-    pub(crate) fn tell(&self, ahead: Option<u32>) {
+    pub(crate) fn report(&self, ahead: Option<u32>) {
         if let Some(progress) = &self.progress {
-            progress.tell(ahead);
+            progress.report(ahead);
         }
     }
 
@@ -217,7 +217,7 @@ impl HandoverBudget {
 /// ```
 #[derive(Clone, Debug)]
 pub struct WaitProgress {
-    told: Arc<watch::Sender<Option<u32>>>,
+    reported: Arc<watch::Sender<Option<u32>>>,
     /// The last value that this handle returned.
     seen: Option<u32>,
 }
@@ -232,7 +232,7 @@ impl WaitProgress {
     /// Makes a handle that is not attached to a wait yet.
     #[must_use]
     pub fn new() -> Self {
-        Self { told: Arc::new(watch::Sender::new(None)), seen: None }
+        Self { reported: Arc::new(watch::Sender::new(None)), seen: None }
     }
 
     /// Returns the number of waiters ahead, by the latest answer of the backend: 0 means that this one is next, after
@@ -248,7 +248,7 @@ impl WaitProgress {
     /// Reads a value; no I/O.
     #[must_use]
     pub fn ahead(&self) -> Option<u32> {
-        *self.told.borrow()
+        *self.reported.borrow()
     }
 
     /// Waits until [`ahead`](Self::ahead) differs from the last value that this handle returned, and returns it. The
@@ -260,17 +260,17 @@ impl WaitProgress {
     /// Safe: the next call returns the change.
     pub async fn changed(&mut self) -> Option<u32> {
         let seen = self.seen;
-        if let Ok(now) = self.told.subscribe().wait_for(|now| *now != seen).await {
+        if let Ok(now) = self.reported.subscribe().wait_for(|now| *now != seen).await {
             self.seen = *now; // there is always an answer: the sender is here
         }
         self.seen
     }
 
-    pub(crate) fn tell(&self, ahead: Option<u32>) {
+    pub(crate) fn report(&self, ahead: Option<u32>) {
         // Each heartbeat brings a number, mostly the same one; only another one wakes readers.
-        self.told.send_if_modified(|told| {
-            let changes = *told != ahead;
-            *told = ahead;
+        self.reported.send_if_modified(|reported| {
+            let changes = *reported != ahead;
+            *reported = ahead;
             changes
         });
     }
@@ -302,11 +302,11 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_waits_for_news_is_woken_by_news_alone() {
+    async fn a_client_that_waits_for_news_is_woken_by_news_alone() {
         let progress = WaitProgress::new();
-        let mut waits = progress.told.subscribe();
+        let mut waits = progress.reported.subscribe();
         for (ahead, is_news) in [(Some(2), true), (Some(2), false), (Some(1), true), (None, true)] {
-            progress.tell(ahead);
+            progress.report(ahead);
             assert_eq!((waits.has_changed().unwrap(), *waits.borrow_and_update()), (is_news, ahead));
         }
     }

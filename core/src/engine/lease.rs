@@ -17,7 +17,7 @@ pub(crate) struct Lease {
     /// The first of the grant; holders after a hand-over have later ones.
     pub(crate) fence: FencingToken,
     state: Mutex<State>,
-    pub(crate) place: Place,
+    pub(crate) place: TimerIndex,
 }
 
 /// The renewer's next action for a lease.
@@ -53,7 +53,7 @@ impl Lease {
         };
         state.entries.push(entry);
         state.plan_renewal(base, now);
-        Self { key, fence, state: Mutex::new(state), place: Place::default() }
+        Self { key, fence, state: Mutex::new(state), place: TimerIndex::default() }
     }
 
     pub(crate) fn name(&self) -> &LockName {
@@ -116,7 +116,7 @@ impl Lease {
 
     pub(super) fn end(&self, state: &mut State, phase: HoldState) {
         state.phase = phase;
-        state.tell();
+        state.notify();
     }
 
     /// Returns the notification of changes from now on.
@@ -461,7 +461,7 @@ pub(super) struct Seldom {
 
 impl State {
     /// Wakes the tasks that wait for a change.
-    pub(super) fn tell(&self) {
+    pub(super) fn notify(&self) {
         if let Some(seldom) = &self.seldom {
             seldom.changed.notify_waiters();
         }
@@ -476,7 +476,7 @@ impl State {
         let Some(seldom) = &mut self.seldom else { return };
         if let Some(index) = seldom.watched.iter().position(|(watched, _)| watched == token) {
             seldom.watched.swap_remove(index).1.set();
-            self.tell();
+            self.notify();
         }
     }
 
@@ -546,7 +546,7 @@ impl State {
     pub(super) fn end_renewal(&mut self, until: LeaseInstant) -> bool {
         let ended = self.renewing.take_if(|own| *own == until).is_some();
         if ended {
-            self.tell();
+            self.notify();
         }
         ended
     }
@@ -629,19 +629,19 @@ impl Over {
 }
 
 /// No place.
-pub(super) const NO_PLACE: u32 = u32::MAX;
+pub(super) const NOT_QUEUED: u32 = u32::MAX;
 
 /// The position of a lease in the timer queue of its client. Read and written by the timer queue alone.
 #[derive(Debug)]
-pub(crate) struct Place(AtomicU32);
+pub(crate) struct TimerIndex(AtomicU32);
 
-impl Default for Place {
+impl Default for TimerIndex {
     fn default() -> Self {
-        Self(AtomicU32::new(NO_PLACE))
+        Self(AtomicU32::new(NOT_QUEUED))
     }
 }
 
-impl Place {
+impl TimerIndex {
     pub(super) fn get(&self) -> u32 {
         self.0.load(Ordering::Relaxed) // the timer queue is behind a lock
     }

@@ -346,7 +346,7 @@ impl LocalQueue {
         let Some(mut ahead) = self.ahead else { return };
         for waiter in self.waiters.iter().filter(|waiter| !waiter.asks) {
             if let Some(progress) = &waiter.progress {
-                progress.tell(Some(ahead));
+                progress.report(Some(ahead));
             }
             ahead = ahead.saturating_add(1);
         }
@@ -671,7 +671,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_joins_lets_the_task_run_where_it_is_polled_itself() {
+    fn a_client_that_joins_lets_the_task_run_where_it_is_polled_itself() {
         let runtime = || tokio::runtime::Builder::new_current_thread().build().unwrap();
         let (one, other) = (runtime(), runtime());
         let mut queue = one.block_on(async { queue(Runs::Waiter(1)) });
@@ -689,7 +689,7 @@ mod tests {
         assert!(matches!(first, Asked::First(_)) && matches!(asking.begin(&name(0)), Asked::ByAnother));
         let others: Vec<_> = (1..=1_000).map(|number| asking.begin(&name(number))).collect();
         let count = |wanted: fn(&Asked<'_>) -> bool| others.iter().filter(|asked| wanted(asked)).count();
-        assert_eq!(count(|asked| matches!(asked, Asked::ByAnother)), 0, "names are told apart");
+        assert_eq!(count(|asked| matches!(asked, Asked::ByAnother)), 0, "names are reported apart");
         assert_eq!(count(|asked| matches!(asked, Asked::First(_))), SLOTS - 1, "each slot serves one");
         drop(others);
         drop(first);

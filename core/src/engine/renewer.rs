@@ -14,7 +14,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use crate::driver::{Backend, Renewed};
-use crate::engine::lease::{Due, Entry, Lease, LeaseKey, NO_PLACE, Past, Verdict};
+use crate::engine::lease::{Due, Entry, Lease, LeaseKey, NOT_QUEUED, Past, Verdict};
 use crate::engine::reaper::{Cleanup, Reaper, quiet, sleep_until};
 use crate::meters::locks::{LockMeters, Renewal};
 use crate::runtime::Alarm;
@@ -263,8 +263,8 @@ impl Round {
                 let answer = results.next().unwrap_or_else(|| {
                     Err(Error::new(ErrorKind::Indeterminate, format!("no answer to a renewal within {limit:?}")))
                 });
-                let (verdict, told) = judge(renewing.lease(), sent_at, answer, drift, &failures);
-                meters.renewed(renewing.lease().name(), told);
+                let (verdict, reported) = judge(renewing.lease(), sent_at, answer, drift, &failures);
+                meters.renewed(renewing.lease().name(), reported);
                 (renewing, verdict)
             };
             sent.into_iter().map(verdict).collect()
@@ -421,7 +421,7 @@ pub(super) async fn in_time<T>(until: LeaseInstant, call: impl Future<Output = T
     runtime::timeout(until.remaining(), polled).await.flatten()
 }
 
-// When a lease that was handed over is made to last.
+// When a handed-over lease is extended.
 
 /// The time at which a waiter confirms a lease that was handed over.
 ///
@@ -484,26 +484,26 @@ impl TimerQueue {
     pub(crate) fn plan(&mut self, lease: &Arc<Lease>, at: LeaseInstant, now: LeaseInstant) -> bool {
         let at = moment(at.millis() + 1, now.millis()); // a near one not before its time
         let mut index = lease.place.get();
-        if index == NO_PLACE {
+        if index == NOT_QUEUED {
             index = self.enter(lease);
         } else if (1..=at).contains(&self.entry(index).at) {
             return false;
         }
         self.unlink(index);
-        let next = self.looks.insert(at, index).unwrap_or(NO_PLACE);
-        if next != NO_PLACE {
+        let next = self.looks.insert(at, index).unwrap_or(NOT_QUEUED);
+        if next != NOT_QUEUED {
             self.entry(next).before = index;
         }
         let entry = self.entry(index);
-        (entry.at, entry.before, entry.next) = (at, NO_PLACE, next);
+        (entry.at, entry.before, entry.next) = (at, NOT_QUEUED, next);
         true
     }
 
     /// Removes a lease.
     pub(crate) fn remove(&mut self, lease: &Lease) {
         let index = lease.place.get();
-        if index != NO_PLACE {
-            lease.place.set(NO_PLACE);
+        if index != NOT_QUEUED {
+            lease.place.set(NOT_QUEUED);
             self.leave(index);
         }
     }
@@ -521,10 +521,10 @@ impl TimerQueue {
         }
         while let Some(first) = self.looks.first_entry().filter(|first| *first.key() <= horizon.millis()) {
             let mut index = first.remove();
-            while index != NO_PLACE {
+            while index != NOT_QUEUED {
                 let entry = self.entry(index);
-                let next = std::mem::replace(&mut entry.next, NO_PLACE);
-                (entry.at, entry.before) = (0, NO_PLACE);
+                let next = std::mem::replace(&mut entry.next, NOT_QUEUED);
+                (entry.at, entry.before) = (0, NOT_QUEUED);
                 match entry.lease.upgrade() {
                     Some(lease) => taken.push(lease),
                     None => self.leave(index),
@@ -550,11 +550,11 @@ impl TimerQueue {
     }
 
     fn enter(&mut self, lease: &Arc<Lease>) -> u32 {
-        let entry = Slot { lease: Arc::downgrade(lease), at: 0, before: NO_PLACE, next: NO_PLACE };
+        let entry = Slot { lease: Arc::downgrade(lease), at: 0, before: NOT_QUEUED, next: NOT_QUEUED };
         let index = match self.free {
             Some(index) => {
                 let freed = std::mem::replace(self.entry(index), entry);
-                self.free = (freed.next != NO_PLACE).then_some(freed.next);
+                self.free = (freed.next != NOT_QUEUED).then_some(freed.next);
                 index
             }
             None => {
@@ -571,8 +571,8 @@ impl TimerQueue {
 
     fn leave(&mut self, index: u32) {
         self.unlink(index);
-        let next = self.free.unwrap_or(NO_PLACE);
-        *self.entry(index) = Slot { lease: Weak::new(), at: 0, before: NO_PLACE, next };
+        let next = self.free.unwrap_or(NOT_QUEUED);
+        *self.entry(index) = Slot { lease: Weak::new(), at: 0, before: NOT_QUEUED, next };
         self.free = Some(index);
     }
 
@@ -582,13 +582,13 @@ impl TimerQueue {
         if at == 0 {
             return;
         }
-        (entry.at, entry.before, entry.next) = (0, NO_PLACE, NO_PLACE);
-        if next != NO_PLACE {
+        (entry.at, entry.before, entry.next) = (0, NOT_QUEUED, NOT_QUEUED);
+        if next != NOT_QUEUED {
             self.entry(next).before = before;
         }
-        if before != NO_PLACE {
+        if before != NOT_QUEUED {
             self.entry(before).next = next;
-        } else if next != NO_PLACE {
+        } else if next != NOT_QUEUED {
             self.looks.insert(at, next);
         } else {
             self.looks.remove(&at);

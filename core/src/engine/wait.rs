@@ -42,7 +42,7 @@ pub(crate) async fn acquire(queues: &Arc<LocalQueues>, ask: &Ask, patience: Pati
     let started = LeaseInstant::before_send();
     let acquiring = shared.meters.acquiring(&ask.name, started);
     // The handle may show the number of an earlier wait.
-    ask.tell(None);
+    ask.report(None);
     let work = async {
         shared.check(ask)?;
         match patience {
@@ -301,14 +301,14 @@ impl<'a> Wait<'a> {
             how = Acquired::Waited;
             match self.sleep(pause).await? {
                 Woken::Passed(held) => return Ok(Won { held, how }),
-                Woken::Told(Signal::Handed(handed)) => {
+                Woken::Signalled(Signal::Handed(handed)) => {
                     handed_over = true;
                     if let Some(held) = self.take_over(handed)? {
                         self.shared.meters.handed_over(&self.ask.name, Handover::Remote);
                         return Ok(Won { held: self.won(held), how });
                     }
                 }
-                Woken::Told(_) | Woken::InTime => {}
+                Woken::Signalled(_) | Woken::InTime => {}
             }
         }
     }
@@ -324,7 +324,7 @@ impl<'a> Wait<'a> {
 
     fn is_placed(&mut self, position: Option<u32>) {
         self.position = position;
-        self.ask.tell(position);
+        self.ask.report(position);
         if self.for_others {
             self.queues.is_placed(&self.ask.name, position);
         }
@@ -404,7 +404,7 @@ impl<'a> Wait<'a> {
         if left.is_zero() {
             return Err(self.timed_out());
         }
-        let told = async {
+        let signal = async {
             match &mut self.watch {
                 Some(watch) => watch.next().await,
                 None => pending().await,
@@ -422,7 +422,7 @@ impl<'a> Wait<'a> {
                 // What failed for the others did not fail for this one, which has a place of its own.
                 if let Ok(Turn::Held(held)) = turn { Woken::Passed(held) } else { Woken::InTime }
             }
-            signal = told => Woken::Told(signal),
+            signal = signal => Woken::Signalled(signal),
             () = rest(self.queue, pause.min(left)) => Woken::InTime,
         };
         // At the deadline there is no time for another request, but a lease that has arrived needs none.
@@ -467,7 +467,7 @@ impl<'a> Wait<'a> {
 /// The reason why a sleep ended.
 enum Woken {
     /// A signal of the backend.
-    Told(Signal),
+    Signalled(Signal),
     /// A lease handed over by another task of the client.
     Passed(HeldEntry),
     /// The end of the pause.

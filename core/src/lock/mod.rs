@@ -88,12 +88,12 @@ pub struct HeldLocks {
     prefix: Vec<u8>,
     /// Locks that were received and not read yet.
     read: VecDeque<HeldLock>,
-    place: Place,
+    progress: Progress,
 }
 
 /// The progress of the list.
 #[derive(Debug)]
-enum Place {
+enum Progress {
     Start,
     At(CensusPlace),
     End,
@@ -110,7 +110,7 @@ impl Client {
     /// [`census_capabilities`](Self::census_capabilities) shows this beforehand.
     pub fn held_locks(&self, prefix: impl AsRef<[u8]>) -> HeldLocks {
         let (local_queues, prefix) = (Arc::clone(&self.local_queues), prefix.as_ref().to_vec());
-        HeldLocks { local_queues, prefix, read: VecDeque::new(), place: Place::Start }
+        HeldLocks { local_queues, prefix, read: VecDeque::new(), progress: Progress::Start }
     }
 }
 
@@ -153,10 +153,10 @@ impl HeldLocks {
 
     /// Requests one more page, if there is one.
     async fn more(&mut self) -> Result<bool> {
-        let from = match &self.place {
-            Place::Start => None,
-            Place::At(place) => Some(place),
-            Place::End => return Ok(false),
+        let from = match &self.progress {
+            Progress::Start => None,
+            Progress::At(progress) => Some(progress),
+            Progress::End => return Ok(false),
         };
         let shared = self.local_queues.shared();
         let answered = async {
@@ -172,7 +172,7 @@ impl HeldLocks {
             return Err(self.during(Error::new(ErrorKind::Protocol, text)));
         }
         self.read.extend(page.locks);
-        self.place = page.next.map_or(Place::End, Place::At);
+        self.progress = page.next.map_or(Progress::End, Progress::At);
         Ok(true)
     }
 

@@ -170,9 +170,9 @@ impl LockMeters {
         Self(names.map(|names| Arc::new(Locks::new(driver, *names))))
     }
 
-    fn of(&self, name: &LockName, tell: impl FnOnce(&OfName)) {
+    fn of(&self, name: &LockName, record: impl FnOnce(&OfName)) {
         if let Some(locks) = self.0.get() {
-            locks.by_name.of(name, tell);
+            locks.by_name.of(name, record);
         }
     }
 

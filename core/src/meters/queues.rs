@@ -169,14 +169,14 @@ struct OfQueue {
 }
 
 impl QueueMeters {
-    fn tell(&self, tell: impl FnOnce(&OfName)) {
+    fn record(&self, record: impl FnOnce(&OfName)) {
         if let Some(queue) = self.0.get() {
-            tell(&queue.series);
+            record(&queue.series);
         }
     }
 
     pub(crate) fn sent(&self, how: Sent) {
-        self.tell(|meters| match how {
+        self.record(|meters| match how {
             Sent::Stored => meters.stored.add(1),
             Sent::Replaced => meters.replaced.add(1),
             Sent::Duplicate => meters.duplicate.add(1),
@@ -185,23 +185,23 @@ impl QueueMeters {
 
     /// Counts messages that were not stored, as far as known.
     pub(crate) fn unsent(&self, kind: ErrorKind, count: usize) {
-        self.tell(|meters| meters.unsent.add(kind, count as u64));
+        self.record(|meters| meters.unsent.add(kind, count as u64));
     }
 
     /// Counts a message that this client received, so long after it was due.
     pub(crate) fn received(&self, late: Duration) {
-        self.tell(|meters| {
+        self.record(|meters| {
             meters.consumed.add(1);
             meters.lag.record(late);
         });
     }
 
     pub(crate) fn processed(&self, took: Duration) {
-        self.tell(|meters| meters.process.record(took));
+        self.record(|meters| meters.process.record(took));
     }
 
     pub(crate) fn ended(&self, how: Delivered) {
-        self.tell(|meters| match how {
+        self.record(|meters| match how {
             Delivered::Acked => meters.acked.add(1),
             Delivered::Retried => meters.retried.add(1),
             Delivered::Returned => meters.returned.add(1),
@@ -218,12 +218,12 @@ impl QueueMeters {
 
     /// Counts a message that a settlement made a dead letter.
     pub(crate) fn buried(&self) {
-        self.tell(|meters| meters.buried.add(1));
+        self.record(|meters| meters.buried.add(1));
     }
 
     /// Counts messages that a request found to be undeliverable, and made dead letters.
     pub(crate) fn found_dead(&self, count: u64) {
-        self.tell(|meters| meters.found_dead.add(count));
+        self.record(|meters| meters.found_dead.add(count));
     }
 
     /// Records the counts of scheduled, ready, in-flight and dead messages.

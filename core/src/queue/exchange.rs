@@ -288,8 +288,8 @@ impl Fetcher {
         let Some(ask) = load.ask else { return };
         let mut work = self.work();
         // A receiver that was answered before waits through the outage.
-        let told = |demand: &Demand| demand.answered == Answered::NotYet || !error.is_transient();
-        let concerned = |demand: &Demand| demand.number <= ask.up_to && told(demand);
+        let reported = |demand: &Demand| demand.answered == Answered::NotYet || !error.is_transient();
+        let concerned = |demand: &Demand| demand.number <= ask.up_to && reported(demand);
         let (failed, kept) = std::mem::take(&mut work.demands).into_iter().partition::<Vec<_>, _>(concerned);
         work.demands = kept.into();
         drop(work);

@@ -368,7 +368,7 @@ impl fmt::Debug for Fetcher {
 pub(crate) struct InFlight {
     pub(super) fetcher: Arc<Fetcher>,
     pub(super) raw: RawDelivery,
-    standing: Mutex<Standing>,
+    lease_state: Mutex<LeaseState>,
     /// The occurrence, if the message recurs.
     occurrence: Option<Result<Occurrence>>,
     /// The end of an occurrence that must not be handled.
@@ -383,7 +383,7 @@ pub(crate) struct InFlight {
 
 /// The state of the lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
+enum LeaseState {
     Until(LeaseInstant),
     /// The backend reported that the receipt is no longer valid.
     Stale,
@@ -393,7 +393,7 @@ impl InFlight {
     /// Makes a delivery that no receiver has seen: dropped, it is returned.
     pub(super) fn new(fetcher: &Arc<Fetcher>, mut raw: RawDelivery, sent_at: LeaseInstant, lease: Lease) -> Self {
         let until = believable(fetcher, sent_at, lease);
-        let standing = Mutex::new(Standing::Until(until));
+        let lease_state = Mutex::new(LeaseState::Until(until));
         let (fetcher, if_dropped) = (Arc::clone(fetcher), Some(Settlement::Return { after: Delay::ZERO }));
         let turn = Mutex::new(raw.turn.take().map(|turn| LooseHold::new(&fetcher.remote.shared, turn)));
         let occurrence =
@@ -401,7 +401,7 @@ impl InFlight {
         fetcher.comes_in_hand();
         fetcher.remote.meters.received(raw.late);
         let (passed_over, changed) = (None, Notify::new());
-        Self { fetcher, raw, standing, occurrence, passed_over, changed, turn, if_dropped }
+        Self { fetcher, raw, lease_state, occurrence, passed_over, changed, turn, if_dropped }
     }
 
     /// Takes the hold on this lock that came with the message. A hold on another lock is released: it is not the one
@@ -476,21 +476,21 @@ impl InFlight {
         }
     }
 
-    fn standing(&self) -> MutexGuard<'_, Standing> {
-        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lease_state(&self) -> MutexGuard<'_, LeaseState> {
+        self.lease_state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Marks the receipt as no longer valid.
     fn set_stale(&self) {
-        *self.standing() = Standing::Stale;
+        *self.lease_state() = LeaseState::Stale;
         self.changed.notify_waiters();
     }
 
     /// Returns the known end of the lease.
     fn until(&self) -> LeaseInstant {
-        match *self.standing() {
-            Standing::Until(until) => until,
-            Standing::Stale => LeaseInstant::now(),
+        match *self.lease_state() {
+            LeaseState::Until(until) => until,
+            LeaseState::Stale => LeaseInstant::now(),
         }
     }
 
@@ -500,16 +500,16 @@ impl InFlight {
 
     /// Returns true if the lease is known to last at this instant.
     pub(super) fn lasts(&self, at: LeaseInstant) -> bool {
-        match *self.standing() {
-            Standing::Until(until) => until > at,
-            Standing::Stale => false,
+        match *self.lease_state() {
+            LeaseState::Until(until) => until > at,
+            LeaseState::Stale => false,
         }
     }
 
     pub(super) fn remaining(&self) -> Duration {
-        match *self.standing() {
-            Standing::Until(until) => until.remaining(),
-            Standing::Stale => Duration::ZERO,
+        match *self.lease_state() {
+            LeaseState::Until(until) => until.remaining(),
+            LeaseState::Stale => Duration::ZERO,
         }
     }
 
@@ -517,9 +517,9 @@ impl InFlight {
     pub(super) async fn lost(&self) {
         loop {
             let changed = self.changed.notified(); // before looking
-            let until = match *self.standing() {
-                Standing::Until(until) => until,
-                Standing::Stale => return,
+            let until = match *self.lease_state() {
+                LeaseState::Until(until) => until,
+                LeaseState::Stale => return,
             };
             tokio::select! {
                 // An extension may have moved the end while the timer fired, so the state decides.
@@ -558,8 +558,8 @@ impl InFlight {
         let settles: Vec<_> = claims.iter_mut().map(ack).collect();
         let answers = fetcher.settle_all(settles.clone());
         let answers = answers.map_err(|error| fetcher.remote.during(error, "settle"))?.await;
-        let told = answers.into_iter().zip(claims.iter().zip(&settles));
-        told.map(|(settled, (claim, (settle, _)))| claim.settled(Delivered::Acked, &settle.how, settled)).collect()
+        let reported = answers.into_iter().zip(claims.iter().zip(&settles));
+        reported.map(|(settled, (claim, (settle, _)))| claim.settled(Delivered::Acked, &settle.how, settled)).collect()
     }
 
     /// Converts the answer to a settlement with this intended result.
@@ -591,9 +591,9 @@ impl InFlight {
         match answer {
             Extended::Extended => {
                 let until = believable(&self.fetcher, sent_at, lease);
-                match &mut *self.standing() {
+                match &mut *self.lease_state() {
                     // An answer after the end revives nothing: the holder may have acted on the loss already.
-                    Standing::Until(old) if *old < until && *old > LeaseInstant::now() => {
+                    LeaseState::Until(old) if *old < until && *old > LeaseInstant::now() => {
                         *old = until;
                         self.changed.notify_waiters();
                     }

@@ -91,7 +91,7 @@ impl Lock {
     }
 }
 
-// Standing in the lines of the locks that messages are parked behind: the client that parked a message takes a place in
+// LeaseState in the lines of the locks that messages are parked behind: the client that parked a message takes a place in
 // the lock's line, and gives the message its turn.
 //
 // The hold that the client is granted goes along with the message, which becomes due: whoever receives the message
@@ -196,12 +196,12 @@ impl Line {
     /// Waits until a receiver can handle one of the messages, including those that arrive meanwhile.
     async fn has_room(&mut self, room: &Notify) {
         loop {
-            let told = room.notified(); // before looking
+            let reported = room.notified(); // before looking
             if self.parked.iter().any(Parked::has_room) {
                 return;
             }
             tokio::select! {
-                () = told => {}
+                () = reported => {}
                 Some(parked) = self.arriving.recv() => self.parked.push_back(parked),
             }
         }

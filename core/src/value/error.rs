@@ -132,7 +132,7 @@ struct Inner {
     driver: Option<&'static str>,
     source: Option<Arc<dyn StdError + Send + Sync>>,
     /// True if the message includes the text of the source.
-    told: bool,
+    reported: bool,
 }
 
 impl Error {
@@ -147,7 +147,7 @@ impl Error {
             name: None,
             driver: None,
             source: None,
-            told: false,
+            reported: false,
         }))
     }
 
@@ -168,7 +168,7 @@ impl Error {
     /// Adds a cause that the message already describes, in better words: `{:#}` and `Debug` leave its own text out.
     #[must_use]
     pub fn with_told_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
-        self.0.told = true;
+        self.0.reported = true;
         self.with_source(source)
     }
 
@@ -238,7 +238,7 @@ impl Error {
     /// Returns the problem and its reason: the message and the texts of its causes, each once, on one line.
     #[must_use]
     pub fn reason(&self) -> String {
-        reason(self.message(), self.source().filter(|_| !self.0.told))
+        reason(self.message(), self.source().filter(|_| !self.0.reported))
     }
 
     /// Returns the lock of the operation.
@@ -550,7 +550,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cause_that_the_message_tells_is_kept_and_not_told_again() {
+    fn a_cause_that_the_message_tells_is_kept_and_not_reported_again() {
         let error = Error::new(ErrorKind::Protocol, "no answer").with_told_source(std::io::Error::other("eof"));
         assert_eq!(error.reason(), Error::new(ErrorKind::Protocol, "no answer").reason());
         assert!(error.source().unwrap().is::<std::io::Error>());

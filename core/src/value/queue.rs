@@ -167,8 +167,8 @@ impl Reason {
     pub fn new(text: impl AsRef<str>) -> Result<Self> {
         let text = text.as_ref();
         if text.len() > Self::MAX_LEN {
-            let told = format!("a reason has {} bytes, the most is {}", text.len(), Self::MAX_LEN);
-            return Err(Error::new(ErrorKind::InvalidArgument, told));
+            let reported = format!("a reason has {} bytes, the most is {}", text.len(), Self::MAX_LEN);
+            return Err(Error::new(ErrorKind::InvalidArgument, reported));
         }
         Ok(Self(text.into()))
     }

@@ -396,7 +396,7 @@ async fn a_hold_is_measured_from_when_it_is_taken_to_when_it_is_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_is_told_from_a_candidate_until_its_term_is_over() {
+async fn a_leader_differs_from_a_candidate_until_its_term_ends() {
     let recorder = DebuggingRecorder::new();
     let _recording = metrics::set_default_local_recorder(&recorder);
     let driver = MemoryDriver::new();
@@ -424,7 +424,7 @@ async fn a_leader_is_told_from_a_candidate_until_its_term_is_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn names_are_told_apart_up_to_the_most() {
+async fn names_are_distinguished_up_to_the_most() {
     let recorder = DebuggingRecorder::new();
     let _recording = metrics::set_default_local_recorder(&recorder);
     let client = naming(MemoryDriver::new());

@@ -293,7 +293,7 @@ async fn a_span_tells_how_it_ended_and_follows_from_whoever_passed_the_lock_on()
     for one in waiting {
         one.await.unwrap();
     }
-    let told = seen();
-    assert_eq!(told.matches("waited").count(), 2, "{told}");
-    assert_eq!(told.matches("tenure.acquire follows request\n").count(), 1, "{told}");
+    let reported = seen();
+    assert_eq!(reported.matches("waited").count(), 2, "{reported}");
+    assert_eq!(reported.matches("tenure.acquire follows request\n").count(), 1, "{reported}");
 }

@@ -5,7 +5,7 @@ use tenure_core::LockName;
 use tenure_core::driver::{DistributedLock as _, Handing, Ttl};
 
 use super::*;
-use crate::scene::served;
+use crate::test_support::served;
 
 fn name() -> LockName {
     LockName::new("name").unwrap()
@@ -92,7 +92,7 @@ impl Inner {
 
 #[tokio::test]
 async fn a_request_that_reached_nobody_has_left_nothing() {
-    let driver = crate::scene::unserved();
+    let driver = crate::test_support::unserved();
     let (inner, token) = (&driver.inner, OwnerToken::random());
     let refused = inner.ask(None, &plain(token)).await.unwrap_err();
     assert!(refused.kind() == ErrorKind::Unavailable && refused.was_not_applied());
@@ -108,7 +108,7 @@ async fn a_request_that_reached_nobody_has_left_nothing() {
 }
 
 #[tokio::test]
-async fn a_token_that_holds_already_is_told_so_and_keeps_one_lease() {
+async fn acquire_with_a_token_that_holds_returns_held_and_keeps_one_lease() {
     let (_cluster, driver) = served();
     let inner = &driver.inner;
     let token = OwnerToken::random();

@@ -22,7 +22,7 @@ impl Clock {
 
     /// Stops the clock at `now`, if that is later than the present time.
     #[cfg(test)]
-    pub(super) fn stands_at(&self, now: Micros) {
+    pub(super) fn at_least(&self, now: Micros) {
         self.latest.fetch_max(now, Ordering::AcqRel);
     }
 
@@ -69,9 +69,9 @@ mod tests {
     fn each_number_is_given_once() {
         let clock = Clock::default();
         let now = clock.now() + 3_600_000_000;
-        clock.stands_at(now);
+        clock.at_least(now);
         assert_eq!([10, 1, 0, 2, 1].map(|count| clock.numbers(count) - now), [1, 11, 12, 12, 14]);
-        clock.stands_at(now + 100);
+        clock.at_least(now + 100);
         assert_eq!([1, 1].map(|count| clock.numbers(count) - now), [101, 102]);
     }
 

@@ -7,7 +7,7 @@ use tenure_core::Result;
 use tenure_core::driver::{DeadCause, DeadLetter, DeadPage, DeadPlace, DeadSelection, Delay, Purged, Redriven, Rest};
 use tenure_core::queue::QueueName;
 
-use super::apart::by_transactions;
+use super::batch::by_transactions;
 use super::clock::{after, span};
 use super::entry::{BATCH, Entry, MOST_STARTS};
 use super::keys::{Place, Set};
@@ -162,10 +162,10 @@ mod tests {
     use tenure_core::queue::MessageId;
 
     use super::super::record::Record;
-    use super::super::scene::queue;
+    use super::super::test_support::queue;
     use super::*;
     use crate::EtcdDriver;
-    use crate::scene::{requests, served};
+    use crate::test_support::{requests, served};
 
     /// So many dead letters; two each died at one time.
     async fn bury(driver: &EtcdDriver, count: u64) {

@@ -40,8 +40,9 @@ impl DelayQueue for EtcdDriver {
         }
         let received = self.inner.receive(request).await;
         // Once settlements are done, nothing about the pair can be promised any more.
-        let told = |error: Error| if settles.is_empty() { error } else { error.with_kind(ErrorKind::Indeterminate) };
-        Ok(Exchanged::new(settled, received.map_err(told)?))
+        let reported =
+            |error: Error| if settles.is_empty() { error } else { error.with_kind(ErrorKind::Indeterminate) };
+        Ok(Exchanged::new(settled, received.map_err(reported)?))
     }
 
     async fn extend(&self, queue: &QueueName, extensions: &[Extension]) -> Result<Vec<Extended>> {

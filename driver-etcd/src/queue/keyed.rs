@@ -186,10 +186,10 @@ impl Turn<'_> {
 mod tests {
     use std::time::Duration;
 
-    use super::super::scene::queue;
+    use super::super::test_support::queue;
     use super::*;
     use crate::EtcdDriver;
-    use crate::scene::{requests, served};
+    use crate::test_support::{requests, served};
     use tenure_core::driver::{
         DelayQueueExt as _, Extended, Extension, Lease, NewMessage, Payload, RawDelivery, ReceiveRequest, Settle,
         Settlement,
@@ -259,7 +259,7 @@ mod tests {
 
     /// Strays go, and a look begins where the last one ended.
     #[tokio::test]
-    async fn a_look_at_what_is_held_back_goes_on_where_the_last_one_ended() {
+    async fn a_look_at_what_is_held_back_continues_where_the_last_one_ended() {
         let (_cluster, driver) = served();
         push(&driver, &["a", "b", "b"]).await;
         let received = receive(&driver).await;
@@ -317,7 +317,7 @@ mod tests {
             let turn = Turn::new(&driver.inner, &queue());
             let find = async |id: &str| turn.find(&MessageId::named(id).unwrap()).await.unwrap().unwrap();
             assert_eq!(find("b").await.place.set(), Set::Held);
-            driver.inner.clock.stands_at(turn.now + 60_000_000);
+            driver.inner.clock.at_least(turn.now + 60_000_000);
             if is_replaced {
                 let other = named("a").with_key(None).with_if_known(IfKnown::Replace);
                 driver.inner.push(&queue(), &[other]).await.unwrap();

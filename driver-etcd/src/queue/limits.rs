@@ -165,17 +165,17 @@ impl Turn<'_> {
         let full_at = bucket.given_back(limiter.full_at, deliveries);
         let same = Compare::mod_revision(self.keys.bucket(), CompareOp::Equal, written);
         let put = TxnOp::put(self.keys.bucket(), full_at.to_string(), None);
-        let told = self.signal_room(deliveries);
-        let _ = self.inner.txn(Txn::new().when([same]).and_then([put, told])).await;
+        let reported = self.signal_room(deliveries);
+        let _ = self.inner.txn(Txn::new().when([same]).and_then([put, reported])).await;
     }
 
     /// The signal that goes along with so many settlements, which make messages due at these times: waiters look. Where
     /// the messages in flight are limited, so many of them look in any case: due times do not show whether a waiter was
-    /// set to wait for the room, as the clocks of the two may be apart, and the settlement slow.
+    /// set to wait for the room, as the clocks of the two may be batch, and the settlement slow.
     pub(super) fn signal_settled(&self, due: &[Micros], count: usize) -> TxnOp {
-        let told: Vec<_> = (!due.is_empty()).then(|| self.signal_all(due)).into_iter().collect();
+        let reported: Vec<_> = (!due.is_empty()).then(|| self.signal_all(due)).into_iter().collect();
         let limited = Compare::value(self.keys.limits(), CompareOp::Less, RATE);
-        TxnOp::txn(Txn::new().when([limited]).and_then([self.signal_room(count)]).or_else(told))
+        TxnOp::txn(Txn::new().when([limited]).and_then([self.signal_room(count)]).or_else(reported))
     }
 
     /// Has so many look at once, whatever their clocks say.
@@ -296,7 +296,7 @@ mod tests {
     #[tokio::test]
     async fn limits_that_cannot_be_read_are_an_error_that_says_what_to_do() {
         use tenure_core::driver::{Lease, ReceiveRequest};
-        let (_cluster, driver) = crate::scene::served();
+        let (_cluster, driver) = crate::test_support::served();
         let queue = QueueName::new("jobs").unwrap();
         let turn = Turn::new(&driver.inner, &queue);
         let rate = QueueLimits::none().rate(Rate::new(3, Duration::from_millis(10)).unwrap());
@@ -323,12 +323,12 @@ mod tests {
     /// Without a limit, no signal of room is sent.
     #[tokio::test]
     async fn a_settlement_tells_what_becomes_due_and_of_room_where_messages_in_flight_are_limited() {
-        let (_cluster, driver) = crate::scene::served();
+        let (_cluster, driver) = crate::test_support::served();
         let queue = QueueName::new("jobs").unwrap();
         let turn = Turn::new(&driver.inner, &queue);
         let rate = QueueLimits::none().rate(Rate::new(3, Duration::from_millis(10)).unwrap());
         let (none, in_flight) = (QueueLimits::none(), rate.in_flight(7).unwrap());
-        for (limits, due, told) in [
+        for (limits, due, reported) in [
             (none, &[][..], "?".to_owned()),
             (rate, &[], "?".to_owned()),
             (in_flight, &[], "0 2".to_owned()),
@@ -341,7 +341,7 @@ mod tests {
             turn.write([before]).await;
             turn.write([turn.signal_settled(due, 2)]).await;
             let answers = turn.look(vec![TxnOp::get(turn.keys.wake.as_slice(), None)]).await.unwrap();
-            assert_eq!(answers[0].kvs()[0].value(), told.as_bytes(), "{limits:?}, {due:?}");
+            assert_eq!(answers[0].kvs()[0].value(), reported.as_bytes(), "{limits:?}, {due:?}");
         }
     }
 }

@@ -47,7 +47,7 @@ pub(super) struct Soonest {
 
 /// The place of a client and the earliest due time, as read in one revision.
 #[derive(Clone, Debug)]
-pub(super) struct Stands {
+pub(super) struct LineState {
     pub(super) place: Place,
     pub(super) soonest: Soonest,
     pub(super) revision: i64,
@@ -146,7 +146,7 @@ impl Sleeper {
     }
 
     /// The request was answered, or failed, and left this place; without knowing how things stand the client does not wait.
-    pub(super) fn answered(&mut self, spot: Option<Spot>, stands: Option<Stands>, now: Micros) {
+    pub(super) fn answered(&mut self, spot: Option<Spot>, line_state: Option<LineState>, now: Micros) {
         self.spot = spot;
         let blindly = std::mem::replace(&mut self.asks, Asks::No) == Asks::Blindly;
         let recent = std::mem::take(&mut self.recent);
@@ -155,7 +155,7 @@ impl Sleeper {
             self.soonest = Soonest::AT_ONCE;
             return;
         }
-        if let Some(Stands { place, soonest, revision }) = stands {
+        if let Some(LineState { place, soonest, revision }) = line_state {
             (self.read_at, self.soonest, self.place) = (revision, soonest.heard_of(now), Some(place));
         }
         for (revision, news) in recent {
@@ -265,7 +265,7 @@ mod tests {
         let mut sleeper = Sleeper::default();
         assert_eq!(sleeper.asks(NOW), Some((None, false)));
         let place = Place { key: b"m".to_vec(), ahead };
-        sleeper.answered(spot(true), Some(Stands { place, soonest, revision: 10 }), NOW);
+        sleeper.answered(spot(true), Some(LineState { place, soonest, revision: 10 }), NOW);
         sleeper
     }
 
@@ -284,9 +284,9 @@ mod tests {
         assert!(waiting(999, soonest(NOW, 1)).alarm() < Some(NOW + 2_000_000), "however many are dead");
     }
 
-    /// A concurrency key releases messages that have been due for long, and clocks are apart.
+    /// A concurrency key releases messages that have been due for long, and clocks are batch.
     #[test]
-    fn what_was_due_before_it_was_told_is_left_to_those_in_front_all_the_same() {
+    fn a_message_due_before_the_report_is_left_to_the_clients_in_front() {
         let past = soonest(NOW - 10_000_000, 1);
         for news in [News::Sooner(past), News::Exactly(past), News::Sooner(Soonest::AT_ONCE)] {
             let mut sleeper = waiting(1, Soonest::NEVER);
@@ -340,7 +340,7 @@ mod tests {
             sleeper.asks(NOW);
             (0..events).for_each(|_| sleeper.take_in(11, News::Went(b"z".to_vec()), NOW));
             let place = Place { key: b"m".to_vec(), ahead: 1 };
-            sleeper.answered(spot(true), Some(Stands { place, soonest: Soonest::NEVER, revision: 10 }), NOW);
+            sleeper.answered(spot(true), Some(LineState { place, soonest: Soonest::NEVER, revision: 10 }), NOW);
             sleeper.alarm()
         };
         assert_eq!([MOST_EVENTS, MOST_EVENTS + 1].map(alarm), [None, Some(0)]);
@@ -359,7 +359,7 @@ mod tests {
             sleeper.take_in(11, News::Exactly(soonest(NOW + 10, 1)), NOW);
             sleeper.take_in(12, News::Exactly(last), NOW);
             let place = Place { key: b"m".to_vec(), ahead: 0 };
-            sleeper.answered(spot(true), Some(Stands { place, soonest: soonest(NOW, 1), revision: 10 }), NOW);
+            sleeper.answered(spot(true), Some(LineState { place, soonest: soonest(NOW, 1), revision: 10 }), NOW);
             assert_eq!(sleeper.alarm(), alarm);
         }
     }
@@ -378,13 +378,13 @@ mod tests {
 
     #[test]
     fn as_many_are_wanted_as_there_are_messages_due_at_the_soonest() {
-        for (due, told) in [
+        for (due, reported) in [
             (&[][..], Soonest::NEVER),
             (&[NOW + 9, NOW + 5], soonest(NOW + 5, 1)),
             (&[NOW + 5, NOW + 5, NOW + 6], soonest(NOW + 5, 2)),
             (&[NOW - 1, NOW, NOW + 1], soonest(NOW - 1, 2)),
         ] {
-            assert_eq!(Soonest::of(due, NOW), told, "{due:?}");
+            assert_eq!(Soonest::of(due, NOW), reported, "{due:?}");
         }
         let mut sleeper = waiting(1, soonest(NOW + 50, 2));
         sleeper.take_in(11, News::Sooner(soonest(NOW + 50, 1)), NOW);
@@ -401,12 +401,12 @@ mod tests {
         sleeper.take_in(12, News::Sooner(soonest(NOW, 1)), NOW);
         assert_eq!((sleeper.alarm(), sleeper.asks(NOW)), (None, None), "one request at a time");
         let place = Place { key: b"m".to_vec(), ahead: 0 };
-        sleeper.answered(spot(true), Some(Stands { place, soonest: soonest(NOW + 50, 1), revision: 11 }), NOW);
+        sleeper.answered(spot(true), Some(LineState { place, soonest: soonest(NOW + 50, 1), revision: 11 }), NOW);
         assert_eq!(sleeper.alarm(), Some(NOW));
     }
 
     #[test]
-    fn whoever_takes_a_message_tells_what_is_left() {
+    fn a_client_that_takes_a_message_tells_what_is_left() {
         let mut sleeper = waiting(1, soonest(NOW, 1));
         sleeper.take_in(11, News::Went(b"a".to_vec()), NOW);
         sleeper.take_in(11, News::Exactly(Soonest::NEVER), NOW);
@@ -481,9 +481,9 @@ mod tests {
 
     #[test]
     fn signals_are_read_back() {
-        let told = soonest(17, 3);
-        assert_eq!(News::parse(told.spelled().as_bytes()), News::Sooner(told));
-        assert_eq!(News::parse(format!("={}", told.spelled()).as_bytes()), News::Exactly(told));
+        let reported = soonest(17, 3);
+        assert_eq!(News::parse(reported.spelled().as_bytes()), News::Sooner(reported));
+        assert_eq!(News::parse(format!("={}", reported.spelled()).as_bytes()), News::Exactly(reported));
         assert_eq!(News::parse(b"?"), News::Sooner(Soonest::AT_ONCE));
     }
 }

@@ -25,7 +25,7 @@
 //! Every move is a transaction that fails if the message has moved since it was read. So a message is in one place; the
 //! clients' clocks decide *when* it moves, and cannot make it move twice.
 
-mod apart;
+mod batch;
 mod clock;
 mod dead;
 mod delivered;
@@ -45,12 +45,12 @@ mod push;
 mod receive;
 mod record;
 mod repair;
-#[cfg(test)]
-mod scene;
 mod settle;
 mod signals;
-mod stand;
+#[cfg(test)]
+mod test_support;
 mod turn;
+mod waiting;
 
 pub(crate) use clock::Clock;
 pub(crate) use delivered::{Delivered, HeldLooks};

@@ -50,7 +50,7 @@ impl Bench {
         let jobs = QueueName::new("jobs").unwrap();
         let mut pass = |span: Duration| {
             now += span.as_micros() as Micros;
-            clock.stands_at(now);
+            clock.at_least(now);
             paused.block_on(tokio::time::advance(span));
         };
         pass(Duration::from_secs(1));

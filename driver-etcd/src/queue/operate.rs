@@ -10,7 +10,7 @@ use tenure_core::driver::{
 };
 use tenure_core::queue::{MessageId, QueueName};
 
-use super::apart::by_transactions;
+use super::batch::by_transactions;
 use super::clock::{after, span};
 use super::entry::{BATCH, Entry, MOST_STARTS, cause_of, moving};
 use super::keys::{Place, Set};
@@ -244,9 +244,9 @@ mod tests {
 
     use tenure_core::driver::{Lease, Listed, NewMessage, ReceiveRequest};
 
-    use super::super::scene::{SECOND, queue};
+    use super::super::test_support::{SECOND, queue};
     use super::*;
-    use crate::scene::served;
+    use crate::test_support::served;
 
     impl Turn<'_> {
         async fn puts(&self, keys: impl IntoIterator<Item = Vec<u8>>) {
@@ -313,7 +313,7 @@ mod tests {
     async fn figures_lists_and_receives_agree_on_what_is_ready() {
         let (_cluster, driver) = served();
         let now = driver.inner.clock.now() + 3_600 * SECOND;
-        driver.inner.clock.stands_at(now);
+        driver.inner.clock.at_least(now);
         let turn = Turn::new(&driver.inner, &queue());
         for (place, number) in [
             (Place::Waiting(now), 1),
@@ -422,7 +422,7 @@ mod tests {
         let request = ReceiveRequest::new(queue(), 1, Lease::new(Duration::from_secs(30)).unwrap());
         let first = driver.receive(&request).await.unwrap().deliveries.remove(0);
         assert_eq!(driver.inner.reschedule(&queue(), &first.id, Delay::ZERO).await.unwrap(), Rescheduled::InFlight);
-        driver.inner.clock.stands_at(driver.inner.clock.now() + 60 * SECOND);
+        driver.inner.clock.at_least(driver.inner.clock.now() + 60 * SECOND);
         assert_eq!(driver.inner.reschedule(&queue(), &first.id, Delay::ZERO).await.unwrap(), Rescheduled::Moved);
         let second = driver.receive(&request).await.unwrap().deliveries.remove(0);
         assert_eq!((second.id, second.attempt, second.cause), (first.id, 2, Cause::LeaseExpired));

@@ -222,10 +222,10 @@ mod tests {
         Delay, DelayQueueExt as _, Lease, NamedId, Payload, ReceiveRequest, Settle, Settled, Settlement,
     };
 
-    use super::super::scene::queue;
+    use super::super::test_support::queue;
     use super::*;
     use crate::EtcdDriver;
-    use crate::scene::served;
+    use crate::test_support::served;
 
     const HOUR: Micros = 3_600_000_000;
 
@@ -240,12 +240,12 @@ mod tests {
             let (cluster, one) = served();
             let other = EtcdDriver::new(cluster.url().parse().unwrap());
             let now = one.inner.clock.now() + HOUR;
-            one.inner.clock.stands_at(now);
-            other.inner.clock.stands_at(now - earlier);
+            one.inner.clock.at_least(now);
+            other.inner.clock.at_least(now - earlier);
             one.inner.push(&queue(), &vec![message(); first]).await.unwrap();
             other.inner.push(&queue(), &vec![message(); second]).await.unwrap();
             let stats = one.inner.stats(&queue()).await.unwrap();
-            assert_eq!(stats.ready, (first + second) as u64, "{earlier} µs apart");
+            assert_eq!(stats.ready, (first + second) as u64, "{earlier} µs batch");
         }
     }
 
@@ -272,10 +272,10 @@ mod tests {
         let (stored, replaced) = (Pushed::Stored(id.clone()), Pushed::Replaced(id.clone()));
         let duplicate = Pushed::Duplicate;
         assert_eq!(answers, [stored, duplicate(MessageState::Scheduled), replaced, duplicate(MessageState::Ready)]);
-        let told = turn.look(vec![TxnOp::get(turn.keys.wake.as_slice(), None)]).await.unwrap();
-        let told = String::from_utf8(told[0].kvs()[0].value().to_vec()).unwrap();
-        let due: Micros = told.strip_suffix(" 1").unwrap().parse().unwrap();
-        assert!((turn.now..turn.now + 30_000_000).contains(&due), "{told}: when the last one is due");
+        let reported = turn.look(vec![TxnOp::get(turn.keys.wake.as_slice(), None)]).await.unwrap();
+        let reported = String::from_utf8(reported[0].kvs()[0].value().to_vec()).unwrap();
+        let due: Micros = reported.strip_suffix(" 1").unwrap().parse().unwrap();
+        assert!((turn.now..turn.now + 30_000_000).contains(&due), "{reported}: when the last one is due");
     }
 
     #[tokio::test]
@@ -297,14 +297,14 @@ mod tests {
         let push = async || driver.inner.push(&queue(), std::slice::from_ref(&named)).await.unwrap().remove(0);
         assert_eq!(push().await, Pushed::Stored(id.clone()));
         let now = driver.inner.clock.now() + HOUR;
-        driver.inner.clock.stands_at(now);
+        driver.inner.clock.at_least(now);
         let request = ReceiveRequest::new(queue(), 1, Lease::new(Duration::from_secs(60)).unwrap());
         let received = driver.receive(&request).await.unwrap().deliveries;
         let ack = Settle::new(received[0].receipt, Settlement::Ack);
         assert_eq!(driver.settle(&queue(), &[ack]).await.unwrap(), [Settled::Done]);
-        driver.inner.clock.stands_at(now + 9_999_999);
+        driver.inner.clock.at_least(now + 9_999_999);
         assert_eq!(push().await, Pushed::Duplicate(MessageState::Settled));
-        driver.inner.clock.stands_at(now + 10_000_000);
+        driver.inner.clock.at_least(now + 10_000_000);
         assert_eq!(push().await, Pushed::Stored(id));
     }
 }

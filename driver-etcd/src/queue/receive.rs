@@ -15,8 +15,8 @@ use super::limits::Limiter;
 use super::line::Soonest;
 use super::record::Record;
 use super::signals::Part;
-use super::stand::{Ahead, Waiters};
 use super::turn::Turn;
+use super::waiting::{Ahead, Waiters};
 use crate::inner::Inner;
 use crate::link::odd;
 

@@ -7,7 +7,7 @@ use tenure_core::Result;
 use tenure_core::driver::{DeadCause, Delay, Extended, Extension, Fate, Receipt, Settle, Settled, Settlement};
 use tenure_core::queue::QueueName;
 
-use super::apart::Apart;
+use super::batch::Batch;
 use super::clock::{Micros, after};
 use super::entry::{Burial, Entry, MOST_STARTS, moving};
 use super::keys::Place;
@@ -44,10 +44,10 @@ impl Inner {
                 true => turn.room_for_dead().await?,
                 false => 0,
             };
-            let (mut moves, mut apart) = (Vec::new(), Apart::default());
+            let (mut moves, mut batch) = (Vec::new(), Batch::default());
             for (at, entry) in open.into_iter().zip(found) {
                 match entry {
-                    Some(entry) if !apart.takes(&entry) => {} // the next time
+                    Some(entry) if !batch.takes(&entry) => {} // the next time
                     Some(entry) => moves.push((at, turn.settlement(entry, &settles[at].how, &mut room))),
                     None => answers[at] = Some(Settled::Stale),
                 }
@@ -182,10 +182,10 @@ mod tests {
     use tenure_core::driver::{DelayQueueExt as _, Lease, NamedId, NewMessage, Payload, ReceiveRequest};
     use tenure_core::queue::MessageId;
 
-    use super::super::scene::queue;
+    use super::super::test_support::queue;
     use super::*;
     use crate::EtcdDriver;
-    use crate::scene::served;
+    use crate::test_support::served;
 
     async fn push(driver: &EtcdDriver, names: &[&str]) {
         let named = |name: &&str| {
@@ -239,7 +239,7 @@ mod tests {
         push(&driver, &["a"]).await;
         let first = receive(&driver, 1).await;
         let later = driver.inner.clock.now() + 60_000_000;
-        [&driver, &other].iter().for_each(|driver| driver.inner.clock.stands_at(later));
+        [&driver, &other].iter().for_each(|driver| driver.inner.clock.at_least(later));
         let second = receive(&driver, 1).await;
         let longer = Lease::new(Duration::from_secs(90)).unwrap();
         for driver in [&driver, &other] {

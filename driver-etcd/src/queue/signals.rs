@@ -16,10 +16,10 @@ use tokio::sync::Notify;
 
 use super::clock::{Clock, Micros, span};
 use super::keys::{QueueSpace, Signalled, Spot};
-use super::line::{News, Sleeper, Stands};
+use super::line::{LineState, News, Sleeper};
 use crate::grants::{Lease, Leases, new_id, seconds};
+use crate::lasting_watch::{Audience, LastingWatch};
 use crate::link::Link;
-use crate::standing::{Audience, Standing};
 
 /// The lease of a client's places, in seconds. A waiting client asks within 20 s, and keeps it alive then.
 const SECS: i64 = 60;
@@ -28,7 +28,7 @@ const SECS: i64 = 60;
 const LATEST: Duration = Duration::from_secs(20);
 
 pub(crate) struct Signals {
-    standing: Arc<Standing<Sleepers>>,
+    lasting_watch: Arc<LastingWatch<Sleepers>>,
     leases: Arc<Leases>,
     /// The lease that this client's places are on.
     lease: tokio::sync::Mutex<Option<Lease>>,
@@ -62,7 +62,7 @@ pub(super) struct Part {
     /// Whether it asks since those before it did not, in time.
     pub(super) instead: bool,
     /// How things stand when it is answered, if the client waits on.
-    pub(super) stands: Option<Stands>,
+    pub(super) line_state: Option<LineState>,
 }
 
 impl Signals {
@@ -77,24 +77,24 @@ impl Signals {
             queues: Mutex::default(),
             changed: Notify::new(),
         };
-        Self { standing: Standing::new(link, sleepers), leases, lease: tokio::sync::Mutex::default() }
+        Self { lasting_watch: LastingWatch::new(link, sleepers), leases, lease: tokio::sync::Mutex::default() }
     }
 
     pub(super) async fn listen(&self, queue: &QueueName) -> Result<Watch> {
-        let sleepers = &self.standing.audience;
+        let sleepers = &self.lasting_watch.audience;
         let watch = sleepers.router.register(queue);
         sleepers.queues().entry(queue.clone()).or_default();
-        self.standing.ensure_live().await?;
+        self.lasting_watch.ensure_live().await?;
         Ok(watch)
     }
 
     /// A receive leaves.
     pub(super) fn asks<'a>(&'a self, queue: &'a QueueName, now: Micros) -> Asking<'a> {
-        let sleepers = &self.standing.audience;
+        let sleepers = &self.lasting_watch.audience;
         let mut queues = sleepers.queues();
         let sleeper = queues.get_mut(queue).filter(|_| sleepers.router.is_watched(queue));
         let asked = sleeper.and_then(|sleeper| sleeper.asks(now));
-        let part = asked.map(|(spot, instead)| Part { spot, instead, stands: None });
+        let part = asked.map(|(spot, instead)| Part { spot, instead, line_state: None });
         Asking { signals: self, queue, part }
     }
 
@@ -121,7 +121,7 @@ impl Signals {
     }
 
     pub(crate) async fn close(&self) {
-        self.standing.close().await;
+        self.lasting_watch.close().await;
     }
 
     /// Ends all places: what cannot be revoked ends by itself.
@@ -132,7 +132,7 @@ impl Signals {
     }
 
     pub(crate) fn abort(&self) {
-        self.standing.abort();
+        self.lasting_watch.abort();
     }
 }
 
@@ -145,9 +145,9 @@ impl Part {
     }
 
     /// The client has its place.
-    pub(super) fn waits(&mut self, stands: Stands) {
-        self.spot = Some(Spot { key: stands.place.key.clone(), seen: true });
-        self.stands = Some(stands);
+    pub(super) fn waits(&mut self, line_state: LineState) {
+        self.spot = Some(Spot { key: line_state.place.key.clone(), seen: true });
+        self.line_state = Some(line_state);
     }
 }
 
@@ -163,10 +163,10 @@ impl Asking<'_> {
 
     fn ends(&mut self) -> bool {
         let Some(part) = self.part.take() else { return true };
-        let sleepers = &self.signals.standing.audience;
+        let sleepers = &self.signals.lasting_watch.audience;
         let mut queues = sleepers.queues();
         let Some(sleeper) = queues.get_mut(self.queue) else { return true };
-        sleeper.answered(part.spot, part.stands, sleepers.clock.now());
+        sleeper.answered(part.spot, part.line_state, sleepers.clock.now());
         sleepers.changed.notify_one();
         sleeper.is_in_front()
     }
@@ -282,23 +282,23 @@ mod tests {
     use futures_util::FutureExt as _;
 
     use super::super::line::{Place, Soonest};
-    use super::super::scene::queue;
+    use super::super::test_support::queue;
     use super::*;
     use crate::EtcdDriver;
-    use crate::scene::{served, unserved};
+    use crate::test_support::{served, unserved};
 
     /// Adds a listener, without a server.
     fn listens(driver: &EtcdDriver, queue: &QueueName) -> Watch {
-        let sleepers = &driver.inner.signals.standing.audience;
+        let sleepers = &driver.inner.signals.lasting_watch.audience;
         sleepers.queues().entry(queue.clone()).or_default();
         sleepers.router.register(queue)
     }
 
-    fn stands(ahead: u64, soonest: Soonest) -> Stands {
-        Stands { place: Place { key: b"m".to_vec(), ahead }, soonest, revision: 10 }
+    fn line_state(ahead: u64, soonest: Soonest) -> LineState {
+        LineState { place: Place { key: b"m".to_vec(), ahead }, soonest, revision: 10 }
     }
 
-    fn told(due: Micros) -> Soonest {
+    fn reported(due: Micros) -> Soonest {
         Soonest { due, wanted: 1 }
     }
 
@@ -340,7 +340,7 @@ mod tests {
         assert!(first.part.is_some() && asks().part.is_none());
         drop(first);
         let mut second = asks();
-        second.part.as_mut().unwrap().waits(stands(0, Soonest::NEVER));
+        second.part.as_mut().unwrap().waits(line_state(0, Soonest::NEVER));
         drop(second);
         let third = asks();
         let spot = third.part.as_ref().unwrap().spot.clone();
@@ -364,7 +364,7 @@ mod tests {
             (None, soon, soon),
         ] {
             let mut asking = driver.inner.signals.asks(&queue, 5);
-            ahead.into_iter().for_each(|ahead| asking.part.as_mut().unwrap().waits(stands(ahead, Soonest::NEVER)));
+            ahead.into_iter().for_each(|ahead| asking.part.as_mut().unwrap().waits(line_state(ahead, Soonest::NEVER)));
             assert_eq!(asking.answered(next), then, "{ahead:?}");
         }
         let first = driver.inner.signals.asks(&queue, 5);
@@ -375,21 +375,21 @@ mod tests {
     #[tokio::test]
     async fn those_are_woken_whose_time_has_come_and_the_others_sleep_until_the_first_of_theirs() {
         let driver = unserved();
-        let (signals, sleepers) = (&driver.inner.signals, &driver.inner.signals.standing.audience);
+        let (signals, sleepers) = (&driver.inner.signals, &driver.inner.signals.lasting_watch.audience);
         let now = driver.inner.clock.now() + 3_600_000_000;
-        driver.inner.clock.stands_at(now);
+        driver.inner.clock.at_least(now);
         let names = ["due", "soon", "later", "never", "gone"].map(|name| QueueName::new(name).unwrap());
         let [due, soon, later, never, gone] = &names;
         let mut watches: Vec<_> = names.iter().map(|queue| listens(&driver, queue)).collect();
         for (queue, soonest) in [
-            (due, told(now)),
-            (soon, told(now + 70)),
-            (later, told(now + 90)),
+            (due, reported(now)),
+            (soon, reported(now + 70)),
+            (later, reported(now + 90)),
             (never, Soonest::NEVER),
-            (gone, told(now)),
+            (gone, reported(now)),
         ] {
             let mut asking = signals.asks(queue, now);
-            asking.part.as_mut().unwrap().waits(stands(0, soonest));
+            asking.part.as_mut().unwrap().waits(line_state(0, soonest));
             asking.answered(Next::Now);
         }
         watches.pop();
@@ -401,7 +401,7 @@ mod tests {
         assert_eq!(sleepers.queues().len(), 4, "nobody waits for one of them");
         assert_eq!(sleepers.wake_due(), Some(Duration::from_micros(70)));
         assert!(!is_woken(&mut watches[0]), "once");
-        driver.inner.clock.stands_at(now + 70);
+        driver.inner.clock.at_least(now + 70);
         assert_eq!(sleepers.wake_due(), Some(Duration::from_micros(20)));
         assert!(is_woken(&mut watches[1]) && !is_woken(&mut watches[2]));
         let asking = signals.asks(never, now);
@@ -415,11 +415,11 @@ mod tests {
     #[tokio::test]
     async fn nothing_is_sent_unless_somebody_leaves() {
         let (driver, queue) = (unserved(), queue());
-        let sleepers = &driver.inner.signals.standing.audience;
+        let sleepers = &driver.inner.signals.lasting_watch.audience;
         let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
         let watch = listens(&driver, &queue);
         let mut asking = driver.inner.signals.asks(&queue, 5);
-        asking.part.as_mut().unwrap().waits(stands(0, Soonest::NEVER));
+        asking.part.as_mut().unwrap().waits(line_state(0, Soonest::NEVER));
         drop(asking);
         assert_eq!((sleepers.wake_due(), tasks()), (None, 0));
         drop(watch);
@@ -431,7 +431,7 @@ mod tests {
     async fn the_watch_ends_with_the_driver() {
         let (_cluster, driver) = served();
         let _watch = driver.inner.signals.listen(&queue()).await.unwrap();
-        let live = Arc::downgrade(&driver.inner.signals.standing);
+        let live = Arc::downgrade(&driver.inner.signals.lasting_watch);
         driver.inner.signals.abort();
         drop(driver);
         let gone = async {
@@ -445,13 +445,13 @@ mod tests {
     #[tokio::test]
     async fn after_a_gap_all_look_and_know_nothing() {
         let (driver, queue) = (unserved(), queue());
-        let (signals, sleepers) = (&driver.inner.signals, &driver.inner.signals.standing.audience);
+        let (signals, sleepers) = (&driver.inner.signals, &driver.inner.signals.lasting_watch.audience);
         assert!(sleepers.is_empty());
         let mut watch = listens(&driver, &queue);
         assert!(!sleepers.is_empty());
         for gap in [false, true] {
             let mut asking = signals.asks(&queue, 5);
-            asking.part.as_mut().unwrap().waits(stands(1, told(driver.inner.clock.now() + 3_600_000_000)));
+            asking.part.as_mut().unwrap().waits(line_state(1, reported(driver.inner.clock.now() + 3_600_000_000)));
             asking.answered(Next::Now);
             assert!(sleepers.wake_due().is_some());
             if gap {
@@ -469,7 +469,7 @@ mod tests {
         assert_eq!(part.takes(b"a".to_vec()), b"a");
         assert_eq!(part.takes(b"b".to_vec()), b"a", "it may be there");
         assert_eq!(part.spot, Some(Spot { key: b"a".to_vec(), seen: false }));
-        part.waits(stands(0, Soonest::NEVER));
+        part.waits(line_state(0, Soonest::NEVER));
         assert_eq!(part.takes(b"c".to_vec()), b"c", "that one was seen, and is not there any more");
     }
 }

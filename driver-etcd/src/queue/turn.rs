@@ -269,9 +269,9 @@ fn step_answer(answer: TxnOpResponse) -> Result<(Option<Vec<GetResponse>>, bool)
 mod tests {
     use tenure_core::driver::NewMessage;
 
-    use super::super::scene::{SECOND, queue};
+    use super::super::test_support::{SECOND, queue};
     use super::*;
-    use crate::scene::{served, unserved};
+    use crate::test_support::{served, unserved};
 
     fn named(id: &str) -> NewMessage {
         let id = NamedId::new(MessageId::named(id).unwrap(), Delay::ZERO);
@@ -295,7 +295,7 @@ mod tests {
             assert_eq!(turn.state(place), state, "{place:?}");
         }
         let mut later = Turn::new(&driver.inner, &queue());
-        driver.inner.clock.stands_at(now + 60 * SECOND);
+        driver.inner.clock.at_least(now + 60 * SECOND);
         assert!(later.now < now + 60 * SECOND);
         later.tick();
         assert_eq!(later.now, now + 60 * SECOND);

@@ -42,7 +42,7 @@ fn found(checkup: &Checkup, topic: Topic) -> &Finding {
 }
 
 #[tokio::test]
-async fn whether_the_past_is_compacted_is_told() {
+async fn whether_the_past_is_compacted_is_reported() {
     let cluster = server();
     let client = Client::new(EtcdDriver::connect(&cluster.url()).await.unwrap());
     client.lock("a").acquire().await.unwrap().release().await.unwrap();
@@ -58,7 +58,7 @@ async fn whether_the_past_is_compacted_is_told() {
 }
 
 #[tokio::test]
-async fn whether_users_have_to_sign_in_is_told() {
+async fn whether_users_have_to_sign_in_is_reported() {
     let cluster = server();
     let anybody = Client::new(EtcdDriver::connect(&cluster.url()).await.unwrap());
     let checkup = anybody.doctor().await.unwrap();
@@ -102,9 +102,9 @@ async fn an_alarm_is_a_danger() {
         };
         etcd.alarm(AlarmAction::Activate, alarm, options()).await.unwrap();
         let checkup = client.doctor().await.unwrap();
-        let told = checkup.findings().iter().find(|finding| finding.topic == Topic::Alarms).unwrap();
-        assert_eq!(told.concern, Concern::Danger, "{checkup}");
-        assert!(told.seen.to_lowercase().contains(&format!("{alarm:?}").to_lowercase()), "{checkup}");
+        let reported = checkup.findings().iter().find(|finding| finding.topic == Topic::Alarms).unwrap();
+        assert_eq!(reported.concern, Concern::Danger, "{checkup}");
+        assert!(reported.seen.to_lowercase().contains(&format!("{alarm:?}").to_lowercase()), "{checkup}");
         etcd.alarm(AlarmAction::Deactivate, alarm, options()).await.unwrap();
     }
     let checkup = client.doctor().await.unwrap();

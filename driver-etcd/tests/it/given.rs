@@ -68,7 +68,7 @@ async fn a_connection_of_the_given_client_that_is_cut_is_an_outage_which_ends() 
 }
 
 #[tokio::test]
-async fn a_given_client_that_reaches_nobody_is_told_at_connecting() {
+async fn on_refuses_a_connection_that_reaches_no_server() {
     let nobody = ClosedPort::new().unwrap();
     let etcd = etcd_client::Client::connect([format!("127.0.0.1:{}", nobody.number())], None).await.unwrap();
     let error = EtcdDriver::connect_to(EtcdConfig::through(etcd)).await.unwrap_err();

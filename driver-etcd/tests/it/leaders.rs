@@ -86,7 +86,7 @@ fn assert_clean(history: &[Held]) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_frozen_leader_lets_nobody_in_twice_and_everybody_goes_on() {
+async fn a_frozen_leader_lets_nobody_in_twice_and_all_continue() {
     let mut cluster = EtcdCluster::start(EtcdOptions::new(), 3).unwrap();
     let contenders = Contenders::start(&cluster);
     contenders.hold_more("work").await;
@@ -99,7 +99,7 @@ async fn a_frozen_leader_lets_nobody_in_twice_and_everybody_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_killed_leader_lets_nobody_in_twice_and_everybody_goes_on() {
+async fn a_killed_leader_lets_nobody_in_twice_and_all_continue() {
     let mut cluster = EtcdCluster::start(EtcdOptions::new(), 3).unwrap();
     let contenders = Contenders::start(&cluster);
     contenders.hold_more("work").await;

@@ -32,7 +32,7 @@ async fn take(driver: &EtcdDriver, etcd: &mut etcd_client::Client, lock: &LockNa
 }
 
 #[tokio::test]
-async fn a_lease_that_serves_again_is_told_as_what_is_left_of_it() {
+async fn a_lease_that_serves_again_is_reported_as_what_is_left_of_it() {
     let cluster = server();
     let (driver, mut etcd) = (driver(&cluster), raw(&cluster).await);
     leave_one(&driver, 5).await;

@@ -34,13 +34,13 @@ fn engine(cluster: &EtcdCluster) -> Queue<Vec<u8>> {
 /// Clients that take one message after the other, for ever, and say when they got one.
 fn crowd(cluster: &EtcdCluster, count: usize) -> (JoinSet<()>, UnboundedReceiver<Instant>) {
     let mut crowd = JoinSet::new();
-    let (told, taken) = unbounded_channel();
+    let (reported, taken) = unbounded_channel();
     for _ in 0..count {
-        let (jobs, told) = (engine(cluster), told.clone());
+        let (jobs, reported) = (engine(cluster), reported.clone());
         crowd.spawn(async move {
             let mut delivery = jobs.receive().await.unwrap();
             loop {
-                let _ = told.send(Instant::now());
+                let _ = reported.send(Instant::now());
                 let (acked, next) = tokio::join!(delivery.ack(), jobs.receive());
                 acked.unwrap();
                 delivery = next.unwrap();

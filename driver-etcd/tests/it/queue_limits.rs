@@ -295,8 +295,8 @@ async fn room_is_used_though_what_was_due_is_cancelled() {
     assert_eq!(other.cancel(&queue(), due).await.unwrap(), Cancelled::Removed);
     ack(&other, &taken).await;
     is_woken(&mut watch).await;
-    let told = raw(&cluster).await.get("tenure:queue/wake/jobs", None).await.unwrap();
-    assert_eq!(told.kvs()[0].value(), b"0 1", "at once, also for a client whose clock is behind");
+    let reported = raw(&cluster).await.get("tenure:queue/wake/jobs", None).await.unwrap();
+    assert_eq!(reported.kvs()[0].value(), b"0 1", "at once, also for a client whose clock is behind");
     let next = receive(&waiting, 1, MINUTE).await.next;
     assert!(matches!(next, Next::In(left) if left <= 20 * SECOND), "{next:?}");
 }

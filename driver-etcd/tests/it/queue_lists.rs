@@ -128,7 +128,7 @@ async fn a_message_that_waits_is_replaced_in_one_step() {
 }
 
 #[tokio::test]
-async fn one_whose_lease_has_ended_makes_way_and_lets_the_next_of_its_key_go_on() {
+async fn one_whose_lease_has_ended_makes_way_and_lets_the_next_of_its_key_continue() {
     let cluster = server();
     let driver = EtcdDriver::connect(&format!("{}/?clock_error_ms=0", cluster.url())).await.unwrap();
     let key = Some(ConcurrencyKey::new("k").unwrap());

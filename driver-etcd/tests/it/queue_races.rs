@@ -52,9 +52,9 @@ async fn of_two_that_remove_a_message_one_does() {
         let id = push(&one, message(b"a")).await;
         let queue = queue();
         let (first, second) = tokio::join!(one.cancel(&queue, &id), other.cancel(&queue, &id));
-        let mut told = [first.unwrap(), second.unwrap()];
-        told.sort_by_key(|told| *told != Cancelled::Removed);
-        assert_eq!(told, [Cancelled::Removed, Cancelled::NotFound]);
+        let mut reported = [first.unwrap(), second.unwrap()];
+        reported.sort_by_key(|reported| *reported != Cancelled::Removed);
+        assert_eq!(reported, [Cancelled::Removed, Cancelled::NotFound]);
     }
     for _ in 0..ROUNDS {
         push(&one, message(b"a")).await;
@@ -128,8 +128,8 @@ async fn a_delivery_is_settled_once() {
         push(&one, message(b"a")).await;
         let received = receive(&one, 1, 60 * SECOND).await.deliveries;
         let (first, second) = tokio::join!(ack(&one, &received), ack(&other, &received));
-        let mut told = [first[0], second[0]];
-        told.sort_by_key(|told| *told != Settled::Done);
-        assert_eq!(told, [Settled::Done, Settled::Stale]);
+        let mut reported = [first[0], second[0]];
+        reported.sort_by_key(|reported| *reported != Settled::Done);
+        assert_eq!(reported, [Settled::Done, Settled::Stale]);
     }
 }

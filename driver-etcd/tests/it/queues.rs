@@ -118,7 +118,7 @@ async fn only_what_is_sooner_wakes() {
     let mut watch = waiting.watch(&queue()).await.unwrap();
     let after = |secs| message(b"x").with_due(Due::After(Delay::new(secs * SECOND).unwrap()));
     other.push(&queue(), &[after(100)]).await.unwrap();
-    tokio::time::timeout(PATIENCE, watch.next()).await.expect("woken, since it was told nothing yet");
+    tokio::time::timeout(PATIENCE, watch.next()).await.expect("woken, since it was reported nothing yet");
     assert!(matches!(receive(&waiting, 1, SECOND).await.next, Next::In(_)));
     other.push(&queue(), &[after(200)]).await.unwrap();
     other.push(&queue(), &[after(2)]).await.unwrap();
@@ -128,7 +128,7 @@ async fn only_what_is_sooner_wakes() {
     assert_eq!(receive(&waiting, 2, 50 * SECOND).await.deliveries.len(), 1);
     other.push(&queue(), &[after(60)]).await.unwrap();
     other.stats(&queue()).await.unwrap();
-    assert!(tokio::time::timeout(SECOND / 2, watch.next()).await.is_err(), "it was told to sleep less than that");
+    assert!(tokio::time::timeout(SECOND / 2, watch.next()).await.is_err(), "it was reported to sleep less than that");
 }
 
 #[tokio::test]
@@ -179,7 +179,7 @@ async fn messages_of_a_busy_key_are_passed_over_at_a_bounded_cost() {
 }
 
 #[tokio::test]
-async fn what_a_key_held_back_goes_on_when_its_client_ended_in_between() {
+async fn what_a_key_held_back_continues_when_its_client_ended_in_between() {
     let cluster = server();
     let driver = driver(&cluster);
     driver.push(&queue(), &[keyed(b"a", "k"), keyed(b"b", "k")]).await.unwrap();
@@ -214,7 +214,7 @@ async fn left_behind(driver: &EtcdDriver, etcd: &mut etcd_client::Client) -> Mes
 
 /// A receive would find it too, but not at once where other messages are due.
 #[tokio::test]
-async fn what_a_key_holds_back_goes_on_when_an_operator_takes_its_message_away() {
+async fn what_a_key_holds_back_continues_when_an_operator_takes_its_message_away() {
     let cluster = server();
     let driver = EtcdDriver::connect(&format!("{}/?clock_error_ms=0", cluster.url())).await.unwrap();
     let mut etcd = raw(&cluster).await;

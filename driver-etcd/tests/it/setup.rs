@@ -239,7 +239,7 @@ async fn credentials_are_used_and_their_refusal_is_said() {
 
 /// A free lock needs its own keys alone. Whoever waits watches all of them.
 #[tokio::test]
-async fn a_user_who_may_not_read_the_whole_prefix_is_told_so_where_it_would_wait() {
+async fn waiting_without_the_right_to_read_the_prefix_is_denied() {
     let cluster = server();
     let mut etcd = raw(&cluster).await;
     etcd.user_add("root", "rootpw", None).await.unwrap();

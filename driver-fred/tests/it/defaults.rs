@@ -91,7 +91,7 @@ async fn a_server_that_stands_still_holds_nobody_up() {
 }
 
 #[tokio::test]
-async fn a_lost_reply_is_told_and_the_request_not_repeated() {
+async fn a_lost_reply_is_reported_and_the_request_not_repeated() {
     let server = server();
     let proxy = TcpProxy::start(server.port()).unwrap();
     let locks = locks(&server.url_through(proxy.port())).await;
@@ -134,7 +134,7 @@ async fn a_silent_connection_is_replaced() {
 }
 
 #[tokio::test]
-async fn a_burst_of_wake_ups_reaches_everybody() {
+async fn a_burst_of_wake_ups_reaches_all() {
     let server = server();
     let locks = locks(&server.url()).await;
     let mut watches = Vec::new();

@@ -163,7 +163,7 @@ async fn closing_waits_for_settlements_and_ends_receives() {
 }
 
 #[test]
-fn a_receiver_goes_on_when_the_runtime_ends_that_asked_for_it() {
+fn a_receiver_continues_when_the_runtime_ends_that_asked_for_it() {
     let runtime = || tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let (_, _client, queue) = queue();
     let (first, second) = (runtime(), runtime());
@@ -180,7 +180,7 @@ fn a_receiver_goes_on_when_the_runtime_ends_that_asked_for_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_listing_of_dead_letters_goes_on_behind_any_place() {
+async fn a_listing_of_dead_letters_continues_behind_any_place() {
     let (_, _, queue) = queue();
     queue.push(&"dead".into()).await.unwrap();
     queue.receive().await.unwrap().bury(None).await.unwrap();
@@ -228,7 +228,7 @@ async fn a_queue_that_is_full_refuses_and_full_dead_letters_postpone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_holds_as_many_bytes_as_it_was_told_and_a_message_half_of_them() {
+async fn a_request_holds_as_many_bytes_as_it_was_given_and_a_message_half_of_them() {
     let driver = MemoryDriver::builder().max_request_bytes(4096).build().unwrap();
     let capabilities = tenure_core::driver::DelayQueue::capabilities(&driver);
     assert_eq!((capabilities.request_bytes, capabilities.payload), (4096, 2048));

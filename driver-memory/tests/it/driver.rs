@@ -94,7 +94,7 @@ async fn a_release_wakes_the_first_waiter_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_stands_behind_a_waiter_that_does_not_listen_is_told_to_look() {
+async fn a_waiter_behind_one_that_does_not_listen_is_woken() {
     let driver = MemoryDriver::new();
     let [holder, dead, alive, last] = std::array::from_fn(|_| OwnerToken::random());
     take(&driver, "a", holder).await;
@@ -104,7 +104,7 @@ async fn who_stands_behind_a_waiter_that_does_not_listen_is_told_to_look() {
     wait_in_line(&driver, "a", alive).await;
     wait_in_line(&driver, "a", last).await;
     driver.release(&hold("a", holder)).await.unwrap();
-    timeout(Duration::from_secs(1), watch.next()).await.expect("it is told");
+    timeout(Duration::from_secs(1), watch.next()).await.expect("it is reported");
     timeout(Duration::from_secs(1), last_watch.next()).await.expect_err("one is enough");
     let turn = wait_in_line(&driver, "a", alive).await;
     assert_eq!((turn.position, turn.recheck_after), (Some(1), Some(Duration::from_secs(1))), "of the two seconds");
@@ -126,7 +126,7 @@ async fn a_waiter_whose_client_is_known_to_hear_nothing_is_passed() {
     wait_in_line(&driver, "a", alive).await;
     wait_in_line(&driver, "a", last).await;
     driver.release(&hold("a", holder)).await.unwrap();
-    timeout(Duration::from_secs(1), watch.next()).await.expect("it is told");
+    timeout(Duration::from_secs(1), watch.next()).await.expect("it is reported");
     timeout(Duration::from_secs(1), last_watch.next()).await.expect_err("one is enough");
     take(&driver, "a", alive).await;
     assert_eq!(wait_in_line(&driver, "a", dead).await.position, Some(1), "it begins again");

@@ -48,7 +48,7 @@ async fn expire_ends_the_lease_and_tells_nobody() {
     let mut watch = driver.watch(&name(), &waiter).await.unwrap();
     assert!(!is_granted(&driver, waiter).await);
     assert_eq!(driver.faults().expire("a").unwrap(), ForceReleased::Released);
-    timeout(SECOND, watch.next()).await.expect_err("nobody is told");
+    timeout(SECOND, watch.next()).await.expect_err("nobody is reported");
     assert_eq!(renew(&driver, holder).await.unwrap(), Renewed::Lost);
     assert!(is_granted(&driver, waiter).await);
     assert_eq!(driver.faults().expire("").unwrap_err().kind(), ErrorKind::InvalidArgument);
@@ -257,7 +257,7 @@ async fn healing_ends_deafness_and_looks_after_what_was_missed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_hangs_in_a_silence_goes_on_when_it_ends() {
+async fn what_hangs_in_a_silence_continues_when_it_ends() {
     let driver = MemoryDriver::new();
     driver.faults().silence();
     let looking = tokio::spawn({

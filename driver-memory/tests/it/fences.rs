@@ -27,7 +27,7 @@ async fn of_delivery(driver: &MemoryDriver) -> u64 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn fences_begin_at_the_clock_so_that_they_go_on_from_any_other_backends() {
+async fn fences_begin_at_the_clock_so_that_they_continue_from_any_other_backends() {
     let before = FenceFloor::now().get();
     let driver = MemoryDriver::new();
     let after = FenceFloor::now().get();
@@ -51,7 +51,7 @@ async fn with_a_floor_they_are_the_same_each_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_is_in_use_goes_on_beyond_the_floor_and_never_falls() {
+async fn a_store_that_is_in_use_continues_beyond_the_floor_and_never_falls() {
     let name = "a_store_that_is_in_use";
     let with = |floor| MemoryDriver::builder().fence_floor(FenceFloor::new(floor).unwrap()).named(name).unwrap();
     let first = with(10);

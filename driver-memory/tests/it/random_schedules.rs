@@ -58,8 +58,8 @@ impl Model {
             return Said::Failed(ErrorKind::NotHeld);
         }
         if let Some((owner, entries, until)) = &mut self.holder {
-            let told = entries.iter().find(|(entry, _)| *entry == token);
-            if let (true, Some((_, ttl))) = (*owner == who, told) {
+            let reported = entries.iter().find(|(entry, _)| *entry == token);
+            if let (true, Some((_, ttl))) = (*owner == who, reported) {
                 return Said::Granted { begun: Begun::Earlier, depth: entries.len(), ttl: *ttl };
             }
             if who.is_some() && *owner == who {

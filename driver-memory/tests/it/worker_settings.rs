@@ -21,7 +21,7 @@ fn refused(worker: WorkerBuilder<String>) -> ErrorKind {
 fn stuck(queue: &Queue<String>) -> (Worker, mpsc::UnboundedReceiver<String>) {
     let (tell, begun) = mpsc::unbounded_channel();
     let worker = queue.worker().start(move |job: Job<String>| {
-        let _told = tell.send(job.value);
+        let _sent = tell.send(job.value);
         std::future::pending::<()>()
     });
     (worker.unwrap(), begun)
@@ -46,7 +46,7 @@ fn a_worker_needs_a_runtime() {
 }
 
 #[test]
-fn a_builder_says_what_it_was_told() {
+fn a_builder_says_what_it_was_given() {
     let text = format!("{:?}", queue().1.worker().concurrency(7).lock_by(|_| Some("account")));
     assert!(text.contains("jobs") && text.contains('7'), "{text}");
 }

@@ -118,8 +118,8 @@ impl DelayQueue for MysqlQueue {
         if words.len() != messages.len() {
             return Err(odd());
         }
-        let told = |(word, message): (&&str, &NewMessage)| pushed(word, message.id.as_ref().map(|named| &named.id));
-        words.iter().zip(messages).map(told).collect()
+        let reported = |(word, message): (&&str, &NewMessage)| pushed(word, message.id.as_ref().map(|named| &named.id));
+        words.iter().zip(messages).map(reported).collect()
     }
 
     async fn exchange(&self, settlements: &[Settle], request: &ReceiveRequest) -> Result<Exchanged> {
@@ -146,8 +146,8 @@ impl DelayQueue for MysqlQueue {
         if answers.len() != wanted.len() {
             return Err(odd());
         }
-        let told = |answer| if answer == '1' { Extended::Extended } else { Extended::Stale };
-        Ok(answers.chars().map(told).collect())
+        let reported = |answer| if answer == '1' { Extended::Extended } else { Extended::Stale };
+        Ok(answers.chars().map(reported).collect())
     }
 
     async fn cancel(&self, queue: &QueueName, id: &MessageId) -> Result<Cancelled> {

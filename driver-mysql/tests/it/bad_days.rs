@@ -166,7 +166,7 @@ async fn a_request_whose_connection_is_killed_is_indeterminate_and_the_next_work
 }
 
 #[tokio::test]
-async fn a_server_that_dies_and_comes_back_is_told_and_used_again() {
+async fn a_server_that_dies_and_comes_back_is_reported_and_used_again() {
     let mut server = start(MariaDbOptions::new());
     let (locks, mut user) = (locks(&server).await, session(&server).await);
     let held = request("a", MINUTE);

@@ -52,19 +52,19 @@ async fn the_driver_works_with_the_documented_right() {
 async fn a_missing_right_and_missing_tables_are_named_with_what_helps() {
     let server = with_user();
     let url = server.url_for("worker", "secret", DATABASE);
-    let told = async |url: &str| MysqlDriver::connect(url).await.unwrap_err();
-    let (kind, text) = (told(&url).await.kind(), told(&url).await.to_string());
+    let reported = async |url: &str| MysqlDriver::connect(url).await.unwrap_err();
+    let (kind, text) = (reported(&url).await.kind(), reported(&url).await.to_string());
     assert!(kind == ErrorKind::Denied && text.contains("no right to the database"), "{text}");
     server.sql("", "GRANT SELECT ON app.* TO worker").unwrap();
-    let text = told(&url).await.to_string();
+    let text = reported(&url).await.to_string();
     assert!(text.contains("GRANT EXECUTE ON the_database.* TO the_user"), "{text}");
     server.create_database("bare").unwrap();
     server.sql("", "GRANT EXECUTE ON bare.* TO worker").unwrap();
     let empty = server.url_for("worker", "secret", "bare");
-    let error = told(&empty).await;
+    let error = reported(&empty).await;
     assert_eq!(error.kind(), ErrorKind::Misconfigured);
     assert!(error.to_string().contains("install_sql()"), "{error}");
-    let error = told(&format!("{empty}?migrate=true")).await;
+    let error = reported(&format!("{empty}?migrate=true")).await;
     assert_eq!(error.kind(), ErrorKind::Denied);
     assert!(error.to_string().contains("may not create") && error.to_string().contains("install_sql()"), "{error}");
 }

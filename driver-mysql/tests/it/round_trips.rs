@@ -55,9 +55,9 @@ async fn every_method_is_one_statement_that_is_prepared_once() {
         let settles = [Settle::new(answer.unwrap().deliveries[0].receipt, Settlement::Ack)];
         costs.push(("settle", cost(&server, queue.settle(&jobs, &settles)).await.0, [6, 1]));
         if last {
-            let told: Vec<_> =
+            let reported: Vec<_> =
                 costs.iter().map(|(method, [sent, prepared, ..], _)| (*method, *sent, *prepared)).collect();
-            assert!(told.iter().all(|(_, sent, prepared)| (*sent, *prepared) == (1, 0)), "{told:?}");
+            assert!(reported.iter().all(|(_, sent, prepared)| (*sent, *prepared) == (1, 0)), "{reported:?}");
             let inside: Vec<_> =
                 costs.iter().map(|(method, [_, _, reads, writes], _)| (*method, [*reads, *writes])).collect();
             let expected: Vec<_> = costs.iter().map(|(method, _, expected)| (*method, *expected)).collect();

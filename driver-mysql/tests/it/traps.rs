@@ -200,7 +200,7 @@ async fn a_receive_does_not_look_at_what_is_not_due() {
 async fn idle_names_are_removed_in_whatever_order_they_sort() {
     let server = start(MariaDbOptions::new());
     let locks = locks(&server).await;
-    let rows = "INSERT INTO tenure_lock (name, fence, first, token, since, until, told)
+    let rows = "INSERT INTO tenure_lock (name, fence, first, token, since, until, reported)
         WITH RECURSIVE seq (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM seq WHERE n <";
     let old = format!("{rows} 100) SELECT CONCAT('job ', LPAD(n, 6, '0')), 1e15 + n, 1e15 + n, 'x', 1, 0, 1 FROM seq");
     let ahead = format!("{rows} 10) SELECT CONCAT('ahead ', n), 4e18, 4e18, 'x', 1, 0, 1 FROM seq");

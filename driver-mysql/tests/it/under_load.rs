@@ -36,7 +36,7 @@ async fn within<T, F: Future<Output = Result<T, Error>>>(limit: Duration, mut as
 
 /// The program's own pool leaves none for the locks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_without_a_connection_left_is_named_and_those_that_are_open_go_on() {
+async fn a_server_without_a_connection_left_is_named_and_those_that_are_open_continue() {
     let server = start(MariaDbOptions::new().setting("max-connections", "12"));
     // The server keeps one connection more for administrators.
     server.create_user("worker", "secret").unwrap();

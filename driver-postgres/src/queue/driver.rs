@@ -159,8 +159,8 @@ impl DelayQueue for PostgresQueue {
             [(&numbers, Type::INT8_ARRAY), (&fences, Type::INT8_ARRAY), (&leases, Type::INT8_ARRAY)];
         let rows = self.ask(queue, EXTEND, &parameters).await?;
         let answers: Vec<i16> = get(single(&rows)?, 0)?;
-        let told = |answer| if answer == 1 { Extended::Extended } else { Extended::Stale };
-        Ok(answers.into_iter().map(told).collect())
+        let reported = |answer| if answer == 1 { Extended::Extended } else { Extended::Stale };
+        Ok(answers.into_iter().map(reported).collect())
     }
 
     async fn cancel(&self, queue: &QueueName, id: &MessageId) -> Result<Cancelled> {

@@ -124,7 +124,7 @@ async fn costs(tables: Tables) -> Vec<(&'static str, u64, bool)> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_method_is_one_statement_and_flushes_once_at_most() {
     let (unlogged, logged) = (costs(Tables::Unlogged).await, costs(Tables::Logged).await);
-    let told: Vec<_> = unlogged
+    let reported: Vec<_> = unlogged
         .iter()
         .zip(&logged)
         .map(|((method, statements, unlogged), (_, again, logged))| {
@@ -156,5 +156,5 @@ async fn every_method_is_one_statement_and_flushes_once_at_most() {
         ("cancel", 1, 1),
         ("reschedule", 1, 1),
     ];
-    assert_eq!(told, expected, "method, whether it flushed in unlogged and in logged tables");
+    assert_eq!(reported, expected, "method, whether it flushed in unlogged and in logged tables");
 }

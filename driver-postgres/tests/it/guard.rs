@@ -170,7 +170,7 @@ async fn a_prepared_transaction_guards_through_a_crash() {
 
 /// The lease is over and a transaction of the holder guards the lock: whoever asks is told so, and by what session.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lock_that_is_guarded_beyond_its_lease_is_told_of() {
+async fn a_lock_that_is_guarded_beyond_its_lease_is_reported() {
     let options = PostgresOptions::new().setting("max_prepared_transactions", "5");
     let server = installed_with(options, Tables::Unlogged);
     let (one, other) = (session(&server).await, session(&server).await);
@@ -178,8 +178,8 @@ async fn a_lock_that_is_guarded_beyond_its_lease_is_told_of() {
     let lock = client.lock("account").ttl(LONGEST);
     let note = async || {
         let checkup = client.doctor().await.unwrap();
-        let told = |finding: &&Finding| finding.seen.contains("whose lease");
-        let finding = checkup.findings().iter().find(told).unwrap().clone();
+        let reported = |finding: &&Finding| finding.seen.contains("whose lease");
+        let finding = checkup.findings().iter().find(reported).unwrap().clone();
         (finding.concern, finding.seen)
     };
     let guards = async || {

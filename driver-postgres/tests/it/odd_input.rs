@@ -64,8 +64,8 @@ async fn names_of_any_bytes_are_names_of_their_own() {
         assert_eq!(waiter.ask(&app).await.unwrap(), Answer::Busy { ahead: 0 });
         let held = Request::new(name, &format!("holder {at}"));
         assert!(held.renew(&app).await.is_some() && held.release(&app).await, "{name:?}");
-        let told = listener.heard().await.unwrap();
-        assert!(told.starts_with(&format!("h waiter-{at} ")), "{name:?}: {told}");
+        let reported = listener.heard().await.unwrap();
+        assert!(reported.starts_with(&format!("h waiter-{at} ")), "{name:?}: {reported}");
     }
 }
 
@@ -250,7 +250,7 @@ async fn a_wrong_place_is_named() {
     let refused = async |user: &str, password: Option<&str>, database: &str| {
         let error = PostgresDriver::connect(&server.url_for(user, password, database)).await.unwrap_err();
         let text = format!("{error} {error:?}");
-        assert!(!text.contains("secret") && !text.contains("wr0ng"), "a password is told: {text}");
+        assert!(!text.contains("secret") && !text.contains("wr0ng"), "a password is reported: {text}");
         (error.kind(), error.to_string())
     };
     PostgresDriver::connect(&server.url_for("app", Some("secret"), "postgres")).await.unwrap();

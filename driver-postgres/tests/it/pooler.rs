@@ -123,8 +123,8 @@ async fn waiting_behind_a_pooler_without_listen_is_refused_with_the_fix() {
             assert!(error.to_string().contains("listen=host:port"), "{error}");
         }
         let checkup = client.doctor().await.unwrap();
-        let told = checkup.findings().iter().find(|finding| finding.meaning.contains("listen=")).unwrap();
-        assert_eq!(told.concern, Concern::Danger, "{told:?}");
+        let reported = checkup.findings().iter().find(|finding| finding.meaning.contains("listen=")).unwrap();
+        assert_eq!(reported.concern, Concern::Danger, "{reported:?}");
         held.release().await.unwrap();
     }
 }

@@ -213,7 +213,7 @@ async fn keys_and_names_under_contention() {
 
 /// What was pushed and committed is on the standby; fences go on above those of the old primary.
 #[tokio::test]
-async fn a_promoted_standby_goes_on_with_greater_fences() {
+async fn a_promoted_standby_continues_with_greater_fences() {
     let mut primary = start(PostgresOptions::new()).unwrap();
     let standby = primary.standby().unwrap();
     let before = queue(&primary).await;

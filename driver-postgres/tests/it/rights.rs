@@ -43,7 +43,7 @@ async fn every_function_of_locks_works_with_the_documented_rights() {
     assert_eq!(waiter.ask(&listener.session).await.unwrap(), Answer::Busy { ahead: 0 });
     assert_eq!(inspect(&app, b"a").await, (Some(fence), 1));
     assert!(first.release(&app).await);
-    assert!(listener.heard().await.is_some_and(|told| told.starts_with("h waiter ")));
+    assert!(listener.heard().await.is_some_and(|reported| reported.starts_with("h waiter ")));
     waiter.abandon(&app).await;
     assert_eq!(waiter.ask(&app).await.unwrap(), Answer::Abandoned);
     let held = Request::new("a", "second").granted(&app).await;

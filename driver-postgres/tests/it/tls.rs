@@ -52,7 +52,7 @@ async fn locks_waiters_and_queues_work_over_tls() {
 }
 
 #[tokio::test]
-async fn whoever_cannot_be_trusted_is_refused_by_name() {
+async fn a_client_that_cannot_be_trusted_is_refused_by_name() {
     let certificates = Arc::new(Certificates::make().unwrap());
     let server = encrypted(&certificates);
     let folder = TempDir::new("tls").unwrap();

@@ -140,8 +140,8 @@ async fn a_vote_passes_a_free_lock_to_a_waiter_that_would_take_it_without_asking
     let vote = node.vote(&ballot(attempt("a").with_queue(queue).with_ttl(ttl(5_000)), 0)).await.unwrap();
     let Vote::Cast(answer) = vote else { panic!("{vote:?}") };
     assert_eq!(crate::common::busy(answer).position, Some(1));
-    let told = tokio::time::timeout(LONG, watch.next()).await.unwrap();
-    assert_eq!(told, Signal::Wake, "the fences of votes are not those of this waiter");
+    let reported = tokio::time::timeout(LONG, watch.next()).await.unwrap();
+    assert_eq!(reported, Signal::Wake, "the fences of votes are not those of this waiter");
     assert!(client.grant(&next).await.fence > before.fence);
     let hold = Hold::new(name("a"), next.token);
     client.locks.release(&hold).await.unwrap();

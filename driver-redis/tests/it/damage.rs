@@ -34,11 +34,11 @@ fn is_named(error: &Error, key: &str) {
 }
 
 async fn in_time<T>(work: impl Future<Output = T>) -> T {
-    tokio::time::timeout(LONG, work).await.expect("told in a bounded time")
+    tokio::time::timeout(LONG, work).await.expect("reported in a bounded time")
 }
 
 #[tokio::test]
-async fn a_lock_with_a_damaged_key_is_named_and_others_go_on() {
+async fn a_lock_with_a_damaged_key_is_named_and_others_continue() {
     let server = server();
     let c = Client::of(&server).await;
     for (i, key) in ["{tenure:NAME}:q", "{tenure:NAME}:w", "{tenure:NAME}:a"].iter().enumerate() {
@@ -150,7 +150,7 @@ async fn a_reentrant_hold_that_was_cut_is_named() {
 }
 
 #[tokio::test]
-async fn who_waits_is_told_that_the_queue_of_its_lock_is_damaged() {
+async fn a_damaged_queue_of_a_lock_fails_its_waiters() {
     let server = server();
     let config = tenure_redis::RedisConfig::from_url(&server.unix_url()).unwrap();
     let backend = tenure_core::driver::Backend::from(tenure_redis::RedisDriver::connect(config).await.unwrap());
@@ -202,7 +202,7 @@ async fn all_of_them(q: &dyn DelayQueue, jobs: &tenure_core::queue::QueueName) -
 }
 
 #[tokio::test]
-async fn a_queue_with_a_key_of_another_type_is_named_and_others_go_on() {
+async fn a_queue_with_a_key_of_another_type_is_named_and_others_continue() {
     let server = server();
     let q = Client::of(&server).await.queues;
     let (jobs, fine) = (queue("jobs"), queue("fine"));

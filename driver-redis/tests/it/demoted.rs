@@ -81,7 +81,7 @@ async fn a_wait_outlasts_it() {
 
 /// One that is a replica from the start is a mistake in the configuration, which nobody waits out.
 #[tokio::test]
-async fn a_replica_at_the_start_is_refused_also_where_its_role_is_not_told() {
+async fn a_replica_at_the_start_is_refused_also_where_its_role_is_not_reported() {
     let server = server();
     let rest: Vec<&str> = commands().into_iter().filter(|command| *command != "+info").collect();
     let url = user(&server, &PLACES, &rest);

@@ -27,7 +27,7 @@ async fn a_good_server_is_fine() {
 }
 
 #[tokio::test]
-async fn what_endangers_locks_is_told() {
+async fn what_endangers_locks_is_reported() {
     let options = RedisOptions::new().movable_clock().setting("maxmemory-policy", "allkeys-lru");
     let server = server_with(options.setting("maxmemory", "100mb"));
     server.set_clock_offset(-60_000_000).unwrap();

@@ -116,7 +116,7 @@ async fn wrong_credentials_are_named_and_not_repeated() {
 }
 
 #[tokio::test]
-async fn a_dead_server_and_a_silent_one_are_told_in_bounded_time() {
+async fn a_dead_server_and_a_silent_one_are_reported_in_bounded_time() {
     let mut server = server();
     let url = server.url();
     server.pause().unwrap();

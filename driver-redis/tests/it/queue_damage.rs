@@ -179,7 +179,7 @@ async fn operators_can_remove_what_is_damaged() {
 
 /// The key of a damaged message is not known any more; what it held back goes on all the same.
 #[tokio::test]
-async fn what_a_damaged_message_held_back_goes_on() {
+async fn what_a_damaged_message_held_back_continues() {
     let server = server();
     let q = Client::of(&server).await.queues;
     let jobs = queue("jobs");

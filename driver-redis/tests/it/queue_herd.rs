@@ -28,13 +28,13 @@ fn cost(server: &RedisServer) -> (u64, u64) {
 /// Clients that take one message after the other, for ever.
 async fn crowd(server: &RedisServer, count: usize) -> (JoinSet<()>, tokio::sync::mpsc::UnboundedReceiver<Instant>) {
     let mut crowd = JoinSet::new();
-    let (told, taken) = tokio::sync::mpsc::unbounded_channel();
+    let (reported, taken) = tokio::sync::mpsc::unbounded_channel();
     for _ in 0..count {
-        let (jobs, told) = (engine(server).await, told.clone());
+        let (jobs, reported) = (engine(server).await, reported.clone());
         crowd.spawn(async move {
             let mut delivery = jobs.receive().await.unwrap();
             loop {
-                let _ = told.send(Instant::now());
+                let _ = reported.send(Instant::now());
                 let (acked, next) = tokio::join!(delivery.ack(), jobs.receive());
                 acked.unwrap();
                 delivery = next.unwrap();

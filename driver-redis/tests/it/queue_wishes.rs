@@ -35,7 +35,7 @@ async fn all(q: &dyn DelayQueue, jobs: &QueueName, which: Listed, max: usize) ->
     }
 }
 
-fn told(all: &[MessageInfo]) -> Vec<String> {
+fn reported(all: &[MessageInfo]) -> Vec<String> {
     all.iter().map(|info| String::from_utf8_lossy(info.payload.as_bytes()).into_owned()).collect()
 }
 
@@ -90,7 +90,7 @@ async fn a_push_replaces_what_waits_whatever_holds_it() {
     let batch = ["one", "two", "three"].map(|text| replacing(known_as("held", 0, message(text, 3_600_000))));
     let pushed = q.push(&jobs, &batch).await.unwrap();
     assert!(pushed.iter().all(|answer| *answer == Pushed::Replaced(named("held"))), "{pushed:?}");
-    assert_eq!(told(&all(&*q, &jobs, Listed::Waiting, 1).await), ["three"]);
+    assert_eq!(reported(&all(&*q, &jobs, Listed::Waiting, 1).await), ["three"]);
     ack(&*q, &jobs, &first).await;
     assert!(receive(&*q, &jobs, 9).await.deliveries.is_empty(), "nothing is left of the one behind its key");
     q.cancel(&jobs, &named("held")).await.unwrap();
@@ -158,7 +158,7 @@ async fn pages_pass_over_damage_and_end() {
     let number = format!("{:014x}", broken.as_number().unwrap());
     server.cli(&["HSET", "{tenure:dq:jobs}:m", &number, "zzzz"]).unwrap();
     for max in [1, 7, 256] {
-        let texts = told(&all(&*q, &jobs, Listed::Waiting, max).await);
+        let texts = reported(&all(&*q, &jobs, Listed::Waiting, max).await);
         assert_eq!(texts, (0..250).map(|i| format!("{i:03}")).collect::<Vec<_>>());
         assert!(all(&*q, &jobs, Listed::InFlight, max).await.is_empty());
     }

@@ -83,8 +83,8 @@ async fn a_server_that_may_evict_by_now_is_refused_until_it_is_mended() {
     server.cli(&["CONFIG", "RESETSTAT"]).unwrap();
     c.grant(&attempt("and known to be")).await;
     assert_eq!(calls(&server, "evalsha"), 1, "nothing else is asked for");
-    let told = server.cli(&["INFO", "commandstats"]).unwrap().text();
-    assert!(told.contains("cmdstat_info:calls=1,") || !told.contains("cmdstat_info"), "{told}");
+    let reported = server.cli(&["INFO", "commandstats"]).unwrap().text();
+    assert!(reported.contains("cmdstat_info:calls=1,") || !reported.contains("cmdstat_info"), "{reported}");
 }
 
 /// The name of the server leads to another one, that may evict.

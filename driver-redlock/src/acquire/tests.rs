@@ -304,7 +304,7 @@ async fn a_hold_that_a_minority_has_is_given_back_and_taken_anew() {
     world.busy(&request).await;
     world.quiet().await;
     assert!(!world.is_held_at(2).await);
-    assert!(!world.slot(&request).state().standing.is_held());
+    assert!(!world.slot(&request).state().attempt_state.is_held());
 }
 
 #[tokio::test(start_paused = true)]
@@ -333,16 +333,16 @@ async fn a_waiter_that_wins_at_once_keeps_no_place_and_hears_nothing_more() {
     assert_eq!(place(&slot), (Some(0), false, 0));
     assert!(slot.state().queue.listener.is_none());
     assert!((0..3).all(|node| world.waiters(node) == 0));
-    assert_eq!(slot.state().standing.granted(), NodeSet::first(3));
+    assert_eq!(slot.state().attempt_state.granted(), NodeSet::first(3));
     let elections = world.shared.elections.read();
     assert_eq!((elections.won, elections.won_in_one_round, elections.lost), (1, 1, 0));
     let proposed = FencingToken::new(1).unwrap();
-    assert!(slot.state().standing.fence().unwrap() > proposed);
+    assert!(slot.state().attempt_state.fence().unwrap() > proposed);
 }
 
 /// A vote that comes when the election is won with the others has a place in a queue, which is given up.
 #[tokio::test(start_paused = true)]
-async fn a_place_that_is_told_of_after_the_grant_is_given_up() {
+async fn a_place_reported_after_the_grant_is_given_up() {
     let world = World::new();
     let other = world.taken_at(&[0]).await;
     world.links[0].faults().delay_reply(Operation::Acquire, millis(50));
@@ -353,13 +353,13 @@ async fn a_place_that_is_told_of_after_the_grant_is_given_up() {
     assert_eq!(world.waiters(0), 1);
     world.quiet().await;
     assert_eq!(world.waiters(0), 0);
-    assert_eq!(slot.state().standing.granted(), all(&[1, 2]));
-    assert_eq!(slot.state().standing.unknown(), NodeSet::EMPTY);
+    assert_eq!(slot.state().attempt_state.granted(), all(&[1, 2]));
+    assert_eq!(slot.state().attempt_state.unknown(), NodeSet::EMPTY);
     drop(other);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_told_after_the_grant_by_a_node_that_granted_or_that_has_no_place_changes_nothing_there() {
+async fn a_late_report_of_a_node_that_granted_or_has_no_place_changes_nothing() {
     let world = World::over((0..5).map(|_| MemoryDriver::new()).collect());
     let _other = world.taken_at(&[1]).await;
     [0, 1].into_iter().for_each(|node: usize| world.links[node].faults().delay_reply(Operation::Acquire, millis(50)));
@@ -367,7 +367,7 @@ async fn what_is_told_after_the_grant_by_a_node_that_granted_or_that_has_no_plac
     let slot = world.slot(&request);
     world.grant(&request).await;
     world.quiet().await;
-    assert_eq!(slot.state().standing.granted(), all(&[0, 2, 3, 4]));
+    assert_eq!(slot.state().attempt_state.granted(), all(&[0, 2, 3, 4]));
     assert!(world.is_held_at(0).await);
     assert!((0..5).all(|node| slot.hold_at(node).token == request.token), "it may be taken back and renewed there");
     assert!(world.links.iter().all(|link| link.faults().calls(Operation::Abandon) == 0));
@@ -506,7 +506,7 @@ async fn a_quorum_is_not_believed_in_while_a_node_that_votes_elsewhere_is_not_he
     let start = Instant::now();
     let grant = world.grant(&request).await;
     assert_eq!((start.elapsed(), world.shared.background.len()), (millis(100), 0), "both vote here");
-    assert_eq!(world.slot(&request).state().standing.granted(), NodeSet::first(5));
+    assert_eq!(world.slot(&request).state().attempt_state.granted(), NodeSet::first(5));
     let start = Instant::now();
     assert_eq!(world.grant(&request).await.fence, grant.fence);
     (0..5).for_each(|node| world.stores[node].faults().expire(&world.name).map(drop).unwrap());

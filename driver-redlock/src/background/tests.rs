@@ -30,7 +30,7 @@ fn soon(after: Duration) -> LeaseInstant {
 }
 
 /// How many calls of `release` and of `abandon` the node received.
-fn told(link: &MemoryDriver) -> (u64, u64) {
+fn reported(link: &MemoryDriver) -> (u64, u64) {
     (link.faults().calls(Operation::Release), link.faults().calls(Operation::Abandon))
 }
 
@@ -50,7 +50,7 @@ async fn a_token_is_undone_as_its_node_may_know_it() {
     ] {
         let (link, chore) = chore(undo);
         assert_eq!(chore.once().await.unwrap(), tells);
-        assert_eq!(told(&link), calls, "{undo:?}");
+        assert_eq!(reported(&link), calls, "{undo:?}");
     }
 }
 
@@ -62,50 +62,50 @@ async fn a_vote_that_a_release_undid_is_not_abandoned_as_well() {
         let request = AcquireRequest::new(chore.hold.name.clone(), chore.hold.token, Ttl::new(LONG).unwrap());
         assert!(matches!(link.acquire(&request).await.unwrap(), Acquisition::Granted(_)));
         assert_eq!(chore.once().await.unwrap(), Some(Released::Released));
-        assert_eq!(told(&link), calls, "{undo:?}");
+        assert_eq!(reported(&link), calls, "{undo:?}");
     }
 }
 
 /// At 0, 20, 60, 140, 300, 620 and 1,260 ms, and then once a second.
 #[tokio::test(start_paused = true)]
-async fn a_node_is_told_less_and_less_often_until_it_cannot_matter_any_more() {
+async fn a_release_is_repeated_ever_more_seldom_until_the_lease_has_ended() {
     let (link, chore) = chore(Undo::Abandon);
     link.faults().outage();
     let (background, start) = (Background::default(), Instant::now());
     background.push(background.undoer().undo(vec![chore], soon(Duration::from_secs(10))));
     idle(&background).await;
-    assert_eq!(told(&link), (0, 16));
+    assert_eq!(reported(&link), (0, 16));
     assert!(start.elapsed() > Duration::from_secs(10) && start.elapsed() < Duration::from_secs(11));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_is_told_until_it_has_heard_and_not_once_more() {
+async fn a_release_is_repeated_until_the_node_answers_and_no_more() {
     let (link, chore) = chore(Undo::Release);
     (0..3).for_each(|_| link.faults().fail_next(Operation::Release, ErrorKind::Unavailable));
     let background = Background::default();
     background.push(background.undoer().undo(vec![chore], soon(LONG)));
     timeout(Duration::from_secs(1), idle(&background)).await.unwrap();
-    assert_eq!(told(&link), (4, 0));
+    assert_eq!(reported(&link), (4, 0));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_will_not_answer_otherwise_is_not_told_again() {
+async fn a_node_whose_answer_cannot_change_is_not_asked_again() {
     for kind in [ErrorKind::NotHeld, ErrorKind::Closed] {
         let (link, chore) = chore(Undo::Release);
         link.faults().fail_next(Operation::Release, kind);
         undo_all(vec![Background::default().undoer().undoing(chore, soon(LONG))]).await;
-        assert_eq!(told(&link), (1, 0), "{kind:?}");
+        assert_eq!(reported(&link), (1, 0), "{kind:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_nodes_are_told_at_once_and_all_of_them() {
+async fn a_release_is_sent_to_all_nodes_at_once() {
     let all: Vec<_> = (0..3).map(|_| chore(Undo::Abandon)).collect();
     all.iter().for_each(|(link, _)| link.faults().delay(Operation::Abandon, Duration::from_millis(50)));
     let start = Instant::now();
     Background::default().undoer().undo(all.iter().map(|(_, chore)| chore.clone()).collect(), soon(LONG)).await;
     assert_eq!(start.elapsed(), Duration::from_millis(50));
-    assert!(all.iter().all(|(link, _)| told(link) == (0, 1)));
+    assert!(all.iter().all(|(link, _)| reported(link) == (0, 1)));
 }
 
 #[test]
@@ -142,12 +142,12 @@ fn an_undoing_whose_runtime_ended_waits_for_the_next_one_while_it_can_matter() {
     drop(first);
     assert_eq!(background.len(), 2, "tokens; what is no undoing cannot be begun anew");
     link.faults().heal();
-    let calls = told(&link).1;
+    let calls = reported(&link).1;
     runtime().block_on(async {
         background.resume();
         timeout(LONG, idle(&background)).await.unwrap();
     });
-    assert_eq!(told(&link).1, calls + 2);
+    assert_eq!(reported(&link).1, calls + 2);
 }
 
 #[test]
@@ -204,7 +204,7 @@ async fn a_drain_waits_for_all_and_drops_what_takes_too_long() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_runs_goes_on_without_the_driver() {
+async fn what_runs_continues_without_the_driver() {
     let (link, chore) = chore(Undo::Release);
     link.faults().delay(Operation::Release, Duration::from_secs(1));
     let background = Background::default();
@@ -212,5 +212,5 @@ async fn what_runs_goes_on_without_the_driver() {
     sleep(Duration::from_millis(1)).await;
     drop(background);
     sleep(Duration::from_secs(2)).await;
-    assert_eq!(told(&link), (1, 0));
+    assert_eq!(reported(&link), (1, 0));
 }

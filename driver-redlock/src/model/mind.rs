@@ -1,4 +1,4 @@
-//! The knowledge and decisions of a client of the model: the driver's own [`Election`] and [`Standing`], driven as a
+//! The knowledge and decisions of a client of the model: the driver's own [`Election`] and [`AttemptState`], driven as a
 //! round drives them. States of the search hold a number instead; a decision that was made once is not computed again.
 
 use std::collections::HashMap;
@@ -6,9 +6,9 @@ use std::collections::HashMap;
 use fnv::FnvHashMap;
 use tenure_core::FencingToken;
 
+use crate::attempt_state::{AttemptState, Healed, Undo};
 use crate::node_set::NodeSet;
 use crate::quorum::{Decision, Election, Event};
-use crate::standing::{Healed, Standing, Undo};
 
 /// What a client gets to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -73,49 +73,49 @@ pub(super) enum Output {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Mind {
     election: Election,
-    standing: Standing,
+    attempt_state: AttemptState,
 }
 
 impl Mind {
     fn take(&mut self, nodes: usize, input: Input) -> Output {
-        let Self { election, standing } = self;
+        let Self { election, attempt_state } = self;
         match input {
             Input::Begin => {
                 let all = NodeSet::first(nodes);
-                all.iter().for_each(|node| standing.ask(node));
+                all.iter().for_each(|node| attempt_state.ask(node));
                 return Output::Ask(all);
             }
             Input::Heard(event) => {
                 match event {
-                    Event::Granted { node, .. } => standing.settle_granted(node),
-                    Event::Refused { node } | Event::NotOwner { node } => standing.settle_refused(node),
+                    Event::Granted { node, .. } => attempt_state.settle_granted(node),
+                    Event::Refused { node } | Event::NotOwner { node } => attempt_state.settle_refused(node),
                     _ => {}
                 }
                 return Output::Election(election.take(event));
             }
             Input::AskAgain => {
                 let again = election.ask_again();
-                again.iter().for_each(|node| standing.ask(node));
+                again.iter().for_each(|node| attempt_state.ask(node));
                 return Output::Ask(again);
             }
             Input::Win { fence } => {
                 let fence = FencingToken::new(fence.into()).expect("a fence is not zero");
-                return Output::Won(standing.win(fence, election.granted()));
+                return Output::Won(attempt_state.win(fence, election.granted()));
             }
-            Input::Late { node } | Input::Renewed { node } => standing.settle_granted(node),
-            Input::Gone { node } => standing.settle_gone(node),
+            Input::Late { node } | Input::Renewed { node } => attempt_state.settle_granted(node),
+            Input::Gone { node } => attempt_state.settle_gone(node),
             Input::Heal { node } => {
-                let sent = standing.begin_healing(node) && standing.send_healing(node);
+                let sent = attempt_state.begin_healing(node) && attempt_state.send_healing(node);
                 return Output::Heal { sent };
             }
-            Input::Healed { node } => standing.settle_healing(node, Healed::Granted),
-            Input::HealUnheard { node } => standing.settle_healing(node, Healed::Unknown),
+            Input::Healed { node } => attempt_state.settle_healing(node, Healed::Granted),
+            Input::HealUnheard { node } => attempt_state.settle_healing(node, Healed::Unknown),
             Input::End => {
                 let all = NodeSet::first(nodes);
-                standing.end();
-                standing.drop_hold();
+                attempt_state.end();
+                attempt_state.drop_hold();
                 let which = |wanted: fn(Undo) -> bool| {
-                    let some = all.iter().filter(|node| wanted(standing.give_back(*node)));
+                    let some = all.iter().filter(|node| wanted(attempt_state.give_back(*node)));
                     some.fold(NodeSet::EMPTY, |all, node| all.or(NodeSet::of(node)))
                 };
                 let release = which(|undo| undo == Undo::Release);
@@ -124,8 +124,8 @@ impl Mind {
                 return Output::Undo { release, either, abandon, tell: which(Undo::tells) };
             }
             Input::Spoil => {
-                let which = standing.granted().or(standing.unknown());
-                let release = standing.spoil(which);
+                let which = attempt_state.granted().or(attempt_state.unknown());
+                let release = attempt_state.spoil(which);
                 let (abandon, none) = (which.without(release), NodeSet::EMPTY);
                 return Output::Undo { release, either: none, abandon, tell: none };
             }
@@ -150,7 +150,7 @@ pub(super) struct Minds {
 
 impl Minds {
     pub(super) fn new(nodes: usize) -> Self {
-        let blank = Mind { election: Election::new(nodes), standing: Standing::default() };
+        let blank = Mind { election: Election::new(nodes), attempt_state: AttemptState::default() };
         let ids = HashMap::from([(blank.clone(), 0)]);
         let known = vec![(blank, Vec::new())];
         Self { nodes, known, ids, decided: FnvHashMap::default(), reordered: FnvHashMap::default() }

@@ -39,8 +39,8 @@ pub(super) fn search(protocol: &Protocol, counters: [u8; NODES], most: usize) ->
         }
         let state = states[at].0;
         for step in Steps::all(protocol, &mut minds, &state) {
-            let told = newly_held(&state, &step.next).and_then(|b| protocol.violation(&step.next, b));
-            if let Some(why) = step.wrong.map(str::to_owned).or(told) {
+            let reported = newly_held(&state, &step.next).and_then(|b| protocol.violation(&step.next, b));
+            if let Some(why) = step.wrong.map(str::to_owned).or(reported) {
                 return Verdict::Broken { why, trace: trace(protocol, &mut minds, &states, at, &step.next) };
             }
             let next = canonical(protocol, &mut minds, &step.next);

@@ -299,8 +299,8 @@ fn a_node_that_says_it_has_the_lock_no_more_is_not_waited_for_and_does_not_count
 fn what_a_node_released_in_the_end_it_had() {
     let mut tally = ReleaseTally::default();
     let before = tally.ask(3);
-    for (node, told) in [(0, Released::NotHeld), (0, Released::Released), (1, Released::NotHeld)] {
-        tally.heard(node, Some(told));
+    for (node, reported) in [(0, Released::NotHeld), (0, Released::Released), (1, Released::NotHeld)] {
+        tally.heard(node, Some(reported));
     }
     assert_eq!(tally.verdict(before, 3), Freed::Open);
     tally.heard(2, Some(Released::Released));

@@ -21,12 +21,12 @@ async fn taken(world: &World) -> Hold {
     Hold::new(world.name.clone(), request.token)
 }
 
-fn told(world: &World, operation: Operation) -> Vec<u64> {
+fn reported(world: &World, operation: Operation) -> Vec<u64> {
     world.links.iter().map(|link| link.faults().calls(operation)).collect()
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_node_is_told_of_a_release_once() {
+async fn a_release_is_sent_to_every_node_once() {
     let world = world(5);
     let hold = taken(&world).await;
     let slot = world.shared.slots.get(&hold.token).unwrap();
@@ -37,9 +37,9 @@ async fn every_node_is_told_of_a_release_once() {
     assert_eq!(start.elapsed(), millis(1), "a majority is enough");
     assert!(world.shared.slots.get(&hold.token).is_none());
     let fence = FencingToken::new(1).unwrap();
-    assert!(!slot.state().standing.win(fence, all(&[0, 1, 2])), "nothing is won for it any more");
+    assert!(!slot.state().attempt_state.win(fence, all(&[0, 1, 2])), "nothing is won for it any more");
     world.quiet().await;
-    assert_eq!(told(&world, Operation::Release), [1; 5]);
+    assert_eq!(reported(&world, Operation::Release), [1; 5]);
     for node in 0..5 {
         assert!(!world.is_held_at(node).await);
     }
@@ -47,7 +47,7 @@ async fn every_node_is_told_of_a_release_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_failed_while_others_were_told_is_told_again_and_nobody_else() {
+async fn a_release_is_repeated_at_the_failed_node_only() {
     for failing in [3, 4] {
         let world = world(5);
         let hold = taken(&world).await;
@@ -58,13 +58,13 @@ async fn a_node_that_failed_while_others_were_told_is_told_again_and_nobody_else
         world.quiet().await;
         let mut expected = [1; 5];
         expected[failing] = 2;
-        assert_eq!(told(&world, Operation::Release), expected);
+        assert_eq!(reported(&world, Operation::Release), expected);
         assert!(!world.is_held_at(failing).await);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_goes_on_once_everybody_has_heard() {
+async fn no_work_is_left_once_all_nodes_have_answered() {
     let world = world(1);
     let hold = taken(&world).await;
     assert_eq!(release(&world.shared, &hold).await.unwrap(), Released::Released);
@@ -84,23 +84,24 @@ async fn an_attempt_is_abandoned_when_a_majority_has_heard_of_it() {
     world.busy(&request).await;
     world.quiet().await;
     assert!(slot.state().queue.listener.is_some());
-    let before = told(&world, Operation::Abandon);
+    let before = reported(&world, Operation::Abandon);
     world.links[2].faults().delay(Operation::Abandon, millis(20));
     let hold = Hold::new(request.name.clone(), request.token);
     let start = Instant::now();
     abandon(&world.shared, &hold).await.unwrap();
     assert_eq!(start.elapsed(), Duration::ZERO, "nobody waits for the last one");
     assert!(slot.state().queue.listener.is_none(), "nobody listens any more");
-    assert!(!slot.state().standing.win(FencingToken::new(1).unwrap(), all(&[0, 1])), "nothing is won for it");
+    assert!(!slot.state().attempt_state.win(FencingToken::new(1).unwrap(), all(&[0, 1])), "nothing is won for it");
     assert!(world.shared.slots.get(&request.token).is_none());
     world.quiet().await;
-    let calls: Vec<_> = told(&world, Operation::Abandon).iter().zip(before).map(|(now, before)| now - before).collect();
+    let calls: Vec<_> =
+        reported(&world, Operation::Abandon).iter().zip(before).map(|(now, before)| now - before).collect();
     assert_eq!((calls, world.waiters(0)), (vec![1, 1, 1], 0));
     assert_eq!(crate::acquire::acquire(&world.shared, &request).await.unwrap_err().kind(), ErrorKind::NotHeld);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_is_told_of_an_abandoned_attempt_a_minute_longer_than_its_lease() {
+async fn an_abandoned_attempt_is_sent_to_a_node_for_a_minute_after_its_lease() {
     let world = world(3);
     let hold = taken(&world).await;
     world.links[2].faults().outage();
@@ -140,7 +141,7 @@ async fn a_driver_that_was_closed_tells_nobody() {
     ];
     assert!(errors.iter().all(|error| error.kind() == ErrorKind::Closed), "{errors:?}");
     for operation in [Operation::Release, Operation::Abandon, Operation::ForceRelease, Operation::Renew] {
-        assert_eq!(told(&world, operation), [0, 0, 0], "{operation:?}");
+        assert_eq!(reported(&world, operation), [0, 0, 0], "{operation:?}");
     }
     assert_eq!(world.asked(), [1, 1, 1]);
     assert_eq!(place(&world.slot(&world.attempt())), (None, false, 0));

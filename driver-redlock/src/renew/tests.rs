@@ -56,7 +56,7 @@ async fn each_lease_of_a_batch_is_decided_for_itself() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_renewal_that_everybody_answered_leaves_no_work_behind() {
+async fn a_renewal_that_all_answered_leaves_no_work_behind() {
     let world = World::over(vec![tenure_memory::MemoryDriver::new()]);
     let (hold, _) = taken(&world).await;
     extended(&world, &hold).await;
@@ -82,8 +82,8 @@ async fn the_longest_lease_that_was_asked_for_is_remembered_anew_by_each_renewal
 async fn a_node_that_is_known_to_keep_it_counts_and_one_that_lost_it_does_not() {
     let world = World::new();
     let (hold, slot) = taken(&world).await;
-    let granted = || slot.state().standing.granted();
-    slot.state().standing.settle_gone(2); // as if its vote had not been heard
+    let granted = || slot.state().attempt_state.granted();
+    slot.state().attempt_state.settle_gone(2); // as if its vote had not been heard
     extended(&world, &hold).await;
     world.quiet().await;
     assert_eq!(granted(), NodeSet::first(3));
@@ -107,7 +107,7 @@ async fn a_loss_that_is_heard_of_late_is_mended_at_once() {
     extended(&world, &hold).await;
     assert_eq!(votes(&world, 2), 1, "it is not known yet");
     world.quiet().await;
-    assert_eq!((slot.state().standing.granted(), votes(&world, 2)), (NodeSet::first(3), 2));
+    assert_eq!((slot.state().attempt_state.granted(), votes(&world, 2)), (NodeSet::first(3), 2));
     assert!(world.is_held_at(2).await);
 }
 
@@ -120,7 +120,7 @@ async fn a_lost_hold_is_forgotten_and_its_rest_given_back() {
     assert!(world.shared.slots.get(&hold.token).is_none());
     let (is_held, wins) = {
         let mut state = slot.state();
-        (state.standing.is_held(), state.standing.win(FencingToken::new(1).unwrap(), all(&[0, 1])))
+        (state.attempt_state.is_held(), state.attempt_state.win(FencingToken::new(1).unwrap(), all(&[0, 1])))
     };
     assert_eq!((is_held, wins), (false, false), "it is over");
     world.quiet().await;
@@ -153,8 +153,8 @@ async fn what_a_vote_that_takes_a_node_back_came_to_is_known() {
         world.links[0].faults().delay(Operation::Renew, millis(1));
         extended(&world, &hold).await;
         world.quiet().await;
-        let standing = slot.state().standing;
-        (standing.granted().contains(2), standing.unknown().contains(2))
+        let attempt_state = slot.state().attempt_state;
+        (attempt_state.granted().contains(2), attempt_state.unknown().contains(2))
     };
     let link = |world: &World| world.links[2].faults();
     assert_eq!(heard(&|_| ()).await, (true, false));
@@ -175,17 +175,17 @@ async fn what_a_vote_that_takes_a_node_back_came_to_is_known() {
 async fn a_node_is_not_taken_back_for_a_hold_that_ended_or_a_token_that_was_given_up() {
     let world = World::new();
     let (_, slot) = taken(&world).await;
-    slot.state().standing.settle_gone(2);
+    slot.state().attempt_state.settle_gone(2);
     let ballot = |token| Ballot::new(AcquireRequest::new(world.name.clone(), token, ttl(10)), world.shared.electorate);
     let healing = || {
-        assert!(slot.state().standing.begin_healing(2));
+        assert!(slot.state().attempt_state.begin_healing(2));
         Healing { slot: Arc::clone(&slot), node: 2, healed: Healed::NotSent }
     };
-    let unknown = || slot.state().standing.unknown().contains(2);
+    let unknown = || slot.state().attempt_state.unknown().contains(2);
     assert!(!healing().send(&ballot(OwnerToken::random())) && !unknown(), "another token by now");
     assert!(healing().send(&ballot(slot.token)) && unknown(), "its runtime ended before it was answered");
     let mut ending = healing();
-    slot.state().standing.end();
+    slot.state().attempt_state.end();
     assert!(!ending.send(&ballot(slot.token)));
 }
 

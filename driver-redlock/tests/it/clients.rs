@@ -143,7 +143,7 @@ async fn a_holder_is_renewed_through_the_loss_of_any_one_node() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_owner_re_enters_in_its_process_and_excludes_everybody_else() {
+async fn an_owner_re_enters_in_its_process_and_excludes_all_others() {
     let nodes = Nodes::new(3);
     let (driver, _) = nodes.client();
     let client = Client::new(driver);

@@ -115,7 +115,7 @@ async fn a_hold_whose_nodes_know_it_by_fences_of_their_own_is_still_seen() {
 
 /// Elections that were lost before leave tokens of their own at the nodes which granted; who takes over knows none of them.
 #[tokio::test(start_paused = true)]
-async fn a_hold_whose_nodes_know_it_by_other_tokens_cannot_be_taken_over_and_goes_on_where_it_was_won() {
+async fn a_hold_whose_nodes_know_it_by_other_tokens_cannot_be_taken_over_and_continues_where_it_was_won() {
     let nodes = Nodes::new(3);
     let (first, _) = nodes.client();
     let (second, _) = nodes.client();

@@ -176,7 +176,7 @@ async fn a_renewal_needs_a_majority_and_heals_the_rest() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_majority_is_told_at_once_and_its_rest_given_back() {
+async fn a_lost_majority_is_reported_at_once_and_its_rest_given_back() {
     let nodes = Nodes::new(3);
     let (driver, _) = nodes.client();
     let request = attempt("a");

@@ -8,10 +8,10 @@ use tenure_memory::Operation;
 use tenure_testkit::Recorder;
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_refuses_until_it_is_mended_is_told_of_once() {
+async fn a_node_that_refuses_until_it_is_mended_is_asked_once() {
     let recorder = Recorder::of("tenure_redlock");
     let _reporting = tracing::subscriber::set_default(recorder.clone());
-    let told = || recorder.lines();
+    let reported = || recorder.lines();
     let nodes = Nodes::new(3);
     let (driver, links) = nodes.client();
     let take = async || {
@@ -21,15 +21,15 @@ async fn a_node_that_refuses_until_it_is_mended_is_told_of_once() {
     };
     links[1].faults().fail_next(Operation::Acquire, ErrorKind::Unavailable);
     take().await;
-    assert!(told().is_empty(), "an outage passes: {:?}", told());
+    assert!(reported().is_empty(), "an outage passes: {:?}", reported());
     for _ in 0..2 {
         links[1].faults().fail_next(Operation::Acquire, ErrorKind::Misconfigured);
         take().await;
     }
-    assert_eq!(told().len(), 1, "{:?}", told());
-    assert!(told()[0].starts_with("tenure.node_unfit WARN node=\"n1\" error="), "{:?}", told());
+    assert_eq!(reported().len(), 1, "{:?}", reported());
+    assert!(reported()[0].starts_with("tenure.node_unfit WARN node=\"n1\" error="), "{:?}", reported());
     take().await;
     links[1].faults().fail_next(Operation::Acquire, ErrorKind::Denied);
     take().await;
-    assert_eq!(told().len(), 2, "it had voted in between");
+    assert_eq!(reported().len(), 2, "it had voted in between");
 }

@@ -45,7 +45,7 @@ pub(super) fn decide<T>(
         for client in watchers {
             match turn.ear(client) {
                 Ear::Gone => forget_watcher(turn, queue, client)?,
-                Ear::Open | Ear::Unknown => turn.tell(client, Letter::Queue(queue.clone())),
+                Ear::Open | Ear::Unknown => turn.signal(client, Letter::Queue(queue.clone())),
             }
         }
     }

@@ -271,7 +271,7 @@ async fn a_file_that_is_mounted_by_itself_is_refused() {
 
 /// Who holds is told at the end of the lease at the latest, and who waits at once or when it asks again.
 #[tokio::test]
-async fn who_holds_and_who_waits_are_told_when_the_file_is_gone() {
+async fn holders_and_waiters_are_notified_when_the_file_is_gone() {
     let folder = TempDir::new().unwrap();
     let (one, other) = (client(&file(&folder)).await, client(&file(&folder)).await);
     let ttl = Duration::from_secs(1);
@@ -282,8 +282,9 @@ async fn who_holds_and_who_waits_are_told_when_the_file_is_gone() {
     }
     std::fs::remove_file(file(&folder)).unwrap();
     tokio::time::timeout(2 * ttl, guard.lost()).await.expect("a lease that cannot be renewed is lost");
-    let told = tokio::time::timeout(Duration::from_secs(10), waiter).await.expect("the waiter is told").unwrap();
-    assert_eq!(told.unwrap_err().kind(), ErrorKind::Misconfigured);
+    let reported =
+        tokio::time::timeout(Duration::from_secs(10), waiter).await.expect("the waiter is reported").unwrap();
+    assert_eq!(reported.unwrap_err().kind(), ErrorKind::Misconfigured);
 }
 
 #[tokio::test]
@@ -450,7 +451,7 @@ async fn a_program_that_locks_the_file_is_an_outage_that_passes() {
 }
 
 #[tokio::test]
-async fn rows_of_another_run_of_the_machine_are_void_and_fences_go_on() {
+async fn rows_of_another_run_of_the_machine_are_void_and_fences_continue() {
     let folder = TempDir::new().unwrap();
     let before = client(&file(&folder)).await;
     let guard = before.lock("a").ttl(Duration::from_secs(600)).acquire().await.unwrap();

@@ -60,7 +60,7 @@ fn sum(scrape: &str, metric: &str, with: &str) -> f64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_the_dashboard_asks_for_is_told() {
+async fn what_the_dashboard_asks_for_is_reported() {
     let handle = service_example::record().unwrap();
     let client = tenure::connect("memory:").await.unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -130,14 +130,14 @@ async fn what_the_dashboard_asks_for_is_told() {
     let asked: BTreeSet<&str> =
         all.iter().flat_map(|query| metrics(query)).collect();
     assert!(asked.len() >= 10, "{asked:?}");
-    let told: BTreeSet<&str> = scrape
+    let reported: BTreeSet<&str> = scrape
         .lines()
         .filter_map(|line| line.split(['{', ' ']).next())
         .collect();
-    let missing: Vec<_> = asked.difference(&told).collect();
+    let missing: Vec<_> = asked.difference(&reported).collect();
     assert!(
         missing.is_empty(),
-        "the dashboard asks for {missing:?}, and these are told: {told:?}"
+        "the dashboard asks for {missing:?}, and these are reported: {reported:?}"
     );
     service.abort();
 }

@@ -133,8 +133,8 @@ async fn ship(
 }
 
 /// The resource refuses a holder that lost the lock and does not know it yet.
-fn written(told: Result<(), tenure::StaleFence>) -> Response {
-    match told {
+fn written(reported: Result<(), tenure::StaleFence>) -> Response {
+    match reported {
         Ok(()) => StatusCode::OK.into_response(),
         Err(stale) => {
             (StatusCode::PRECONDITION_FAILED, stale.to_string()).into_response()

@@ -43,7 +43,7 @@ impl Side {
             Some(name) => String::from_utf8_lossy(name).into_owned(),
             None => match self.ids.iter().position(|known| known == id) {
                 Some(at) => format!("#{at}"),
-                None => "a number that nobody was told".into(),
+                None => "a number that nobody was reported".into(),
             },
         }
     }
@@ -53,25 +53,25 @@ impl Side {
     }
 
     fn deliveries(&mut self, received: &Received) -> String {
-        let told: Vec<String> = received.deliveries.iter().map(|delivery| self.delivery(delivery)).collect();
-        format!("{told:?} {} {:?}", next(received.next), received.healed)
+        let reported: Vec<String> = received.deliveries.iter().map(|delivery| self.delivery(delivery)).collect();
+        format!("{reported:?} {} {:?}", next(received.next), received.healed)
     }
 
     /// What comes until nothing more does, in any order, and all that is healed on the way; and when to ask again.
     async fn all(&mut self, request: &ReceiveRequest, mut received: Received) -> Result<(String, Next)> {
-        let (mut told, mut healed) = (Vec::new(), Healed::default());
+        let (mut reported, mut healed) = (Vec::new(), Healed::default());
         loop {
-            told.extend(received.deliveries.iter().map(|delivery| (self.told(delivery), delivery.receipt)));
+            reported.extend(received.deliveries.iter().map(|delivery| (self.reported(delivery), delivery.receipt)));
             let Healed { expired, dead, postponed, orphans, .. } = received.healed;
             healed.expired += expired;
             healed.dead += dead;
             healed.postponed += postponed;
             healed.orphans += orphans;
             if received.deliveries.len() < request.max && received.next != Next::Now {
-                told.sort_by(|(one, _), (other, _)| one.cmp(other));
-                let (told, receipts): (Vec<String>, Vec<Receipt>) = told.into_iter().unzip();
+                reported.sort_by(|(one, _), (other, _)| one.cmp(other));
+                let (reported, receipts): (Vec<String>, Vec<Receipt>) = reported.into_iter().unzip();
                 self.receipts.extend(receipts);
-                return Ok((format!("{told:?} {healed:?}"), received.next));
+                return Ok((format!("{reported:?} {healed:?}"), received.next));
             }
             received = self.queues.receive(request).await?;
         }
@@ -79,10 +79,10 @@ impl Side {
 
     fn delivery(&mut self, delivery: &RawDelivery) -> String {
         self.receipts.push(delivery.receipt);
-        self.told(delivery)
+        self.reported(delivery)
     }
 
-    fn told(&mut self, delivery: &RawDelivery) -> String {
+    fn reported(&mut self, delivery: &RawDelivery) -> String {
         let falls = if delivery.fence.get() > self.fence { "" } else { " with a fence that falls" };
         self.fence = delivery.fence.get();
         let RawDelivery { attempt, attempts, cause, key, lock, payload, reason, recurrence, .. } = delivery;
@@ -151,11 +151,11 @@ pub async fn apply_fully(side: &mut Side, jobs: &QueueName, op: &Op) -> (String,
     let settles = settles(side, list);
     let answer = async {
         let Exchanged { settled, received, .. } = queues.exchange(&settles, &request).await?;
-        let (told, next) = side.all(&request, received).await?;
-        Ok((format!("{settled:?} {told}"), next))
+        let (reported, next) = side.all(&request, received).await?;
+        Ok((format!("{settled:?} {reported}"), next))
     };
     match answer.await {
-        Ok((told, next)) => (told, Some(next)),
+        Ok((reported, next)) => (reported, Some(next)),
         Err(error) => (told_of(Err(error)), None),
     }
 }
@@ -164,7 +164,7 @@ fn told_of(answer: Result<String>) -> String {
     answer.unwrap_or_else(|error| format!("refused: {:?}", error.kind()))
 }
 
-fn told(answer: impl Debug) -> String {
+fn reported(answer: impl Debug) -> String {
     format!("{answer:?}")
 }
 
@@ -183,9 +183,9 @@ async fn done(side: &mut Side, jobs: &QueueName, op: &Op) -> Result<String> {
                     side.ids.push(id.clone());
                     format!("{} anew", side.index(id))
                 }
-                known => told(known),
+                known => reported(known),
             };
-            told(pushed.iter().map(tell).collect::<Vec<_>>())
+            reported(pushed.iter().map(tell).collect::<Vec<_>>())
         }
         Op::Receive(list, max, lease) if list.is_empty() => {
             let received = queues.receive(&request(*max, *lease)).await?;
@@ -196,14 +196,14 @@ async fn done(side: &mut Side, jobs: &QueueName, op: &Op) -> Result<String> {
             let Exchanged { settled, received, .. } = queues.exchange(&settles, &request(*max, *lease)).await?;
             format!("{settled:?} {}", side.deliveries(&received))
         }
-        Op::Settle(list) => told(queues.settle(jobs, &settles(side, list)).await?),
+        Op::Settle(list) => reported(queues.settle(jobs, &settles(side, list)).await?),
         Op::Extend(index, lease) => {
             let receipts = side.receipt(*index).into_iter();
             let extensions: Vec<_> = receipts.map(|receipt| Extension::new(receipt, *lease)).collect();
-            told(queues.extend(jobs, &extensions).await?)
+            reported(queues.extend(jobs, &extensions).await?)
         }
-        Op::Cancel(which) => told(queues.cancel(jobs, &target(side, which)).await?),
-        Op::Reschedule(which, delay) => told(queues.reschedule(jobs, &target(side, which), *delay).await?),
+        Op::Cancel(which) => reported(queues.cancel(jobs, &target(side, which)).await?),
+        Op::Reschedule(which, delay) => reported(queues.reschedule(jobs, &target(side, which), *delay).await?),
         Op::Get(which) => match queues.get(jobs, &target(side, which)).await? {
             None => "none".into(),
             Some(info) => side.info(&info),
@@ -224,7 +224,7 @@ async fn done(side: &mut Side, jobs: &QueueName, op: &Op) -> Result<String> {
                 }
             }
             all.sort();
-            told(all)
+            reported(all)
         }
         Op::Limit(limits) => {
             queues.limit(jobs, limits).await?;
@@ -233,7 +233,7 @@ async fn done(side: &mut Side, jobs: &QueueName, op: &Op) -> Result<String> {
         Op::Stats => {
             let stats = queues.stats(jobs).await?;
             let (lag, due) = (round(stats.lag), stats.next_due.map(round));
-            told((stats.scheduled, stats.ready, stats.in_flight, stats.dead, lag, due, stats.flow, stats.limits))
+            reported((stats.scheduled, stats.ready, stats.in_flight, stats.dead, lag, due, stats.flow, stats.limits))
         }
         Op::Pause => {
             queues.pause(jobs).await?;
@@ -247,9 +247,9 @@ async fn done(side: &mut Side, jobs: &QueueName, op: &Op) -> Result<String> {
             // One step. That nothing is left behind it need not be known yet, and a step more then removes nothing.
             let step = queues.purge(jobs, *max, None).await?;
             let idle = step.next.is_some() && *max > 0 && step.removed == 0;
-            if idle { "a step that removes nothing is not the last".into() } else { told(step.removed) }
+            if idle { "a step that removes nothing is not the last".into() } else { reported(step.removed) }
         }
-        Op::List => told(queues.list_queues(None, 3).await?),
+        Op::List => reported(queues.list_queues(None, 3).await?),
         Op::DeadList(after, max) => {
             let after = after.filter(|_| !side.letters.is_empty()).map(|i| side.letters[i % side.letters.len()]);
             let page = queues.dead_list(jobs, after, *max).await?;
@@ -258,18 +258,18 @@ async fn done(side: &mut Side, jobs: &QueueName, op: &Op) -> Result<String> {
                 let rest = (letter.attempt, letter.cause, &letter.reason, round(letter.died));
                 format!("{} {rest:?} {:?}", side.index(&letter.id), letter.payload.as_bytes())
             };
-            told((page.letters.iter().map(tell).collect::<Vec<_>>(), page.rest))
+            reported((page.letters.iter().map(tell).collect::<Vec<_>>(), page.rest))
         }
         Op::Redrive(which, delay) => {
             let mut ids: Vec<MessageId> = which.iter().map(|which| target(side, which)).collect();
             ids.sort();
             ids.dedup();
-            told(queues.dead_redrive(jobs, &DeadSelection::Ids(ids), *delay).await?)
+            reported(queues.dead_redrive(jobs, &DeadSelection::Ids(ids), *delay).await?)
         }
         Op::RedriveOldest(count, delay) => {
-            told(queues.dead_redrive(jobs, &DeadSelection::Oldest(*count), *delay).await?)
+            reported(queues.dead_redrive(jobs, &DeadSelection::Oldest(*count), *delay).await?)
         }
-        Op::DeadPurge(count) => told(queues.dead_purge(jobs, &DeadSelection::Oldest(*count)).await?),
+        Op::DeadPurge(count) => reported(queues.dead_purge(jobs, &DeadSelection::Oldest(*count)).await?),
         Op::Flush | Op::Pass(_) => String::new(), // not a client's
     })
 }

@@ -13,7 +13,7 @@ pub(crate) fn calls(settings: RedisSettings) -> Calls {
 }
 
 /// A call in words: its script, its keys, and behind a bar its arguments; `-` for an empty one.
-pub(crate) fn told(call: &ScriptCall) -> String {
+pub(crate) fn reported(call: &ScriptCall) -> String {
     let words = |list: &ArgList| {
         let word = |word: &[u8]| if word.is_empty() { "-".into() } else { word.escape_ascii().to_string() };
         list.iter().map(word).collect::<Vec<_>>().join(" ")
@@ -73,9 +73,9 @@ fn what_takes_a_lock_says_of_fences_and_labels_only_what_is_unusual() {
         (counting().fence_per_name(), request(), own.as_str(), " - counter 0 0"),
     ] {
         let calls = calls(settings);
-        assert_eq!(told(&calls.acquire(&request)), format!("acquire {keys} | {args}{more}"));
+        assert_eq!(reported(&calls.acquire(&request)), format!("acquire {keys} | {args}{more}"));
         let entered = format!("enter {keys} | {args} AAAAAAAAAAAAAAAAAAAAAQ 65535{more}");
-        assert_eq!(told(&calls.enter(&owner(), &request)), entered);
+        assert_eq!(reported(&calls.enter(&owner(), &request)), entered);
     }
 }
 
@@ -83,7 +83,7 @@ fn what_takes_a_lock_says_of_fences_and_labels_only_what_is_unusual() {
 fn a_request_tells_its_own_presence_whatever_came_before() {
     let calls = calls(RedisSettings::default().max_waiters(7).unwrap());
     let ms = Duration::from_millis;
-    for (presence, accepts, told) in [
+    for (presence, accepts, reported) in [
         (ms(5_000), Handing::Asked, "5000;7;0"),
         (ms(7_000), Handing::Direct, "7000;7;1"),
         (ms(5_000), Handing::Direct, "5000;7;1"),
@@ -92,10 +92,10 @@ fn a_request_tells_its_own_presence_whatever_came_before() {
         (ms(86_400_001), Handing::Asked, "86400000;7;0"),
         (Duration::MAX, Handing::Asked, "86400000;7;0"),
     ] {
-        let told = format!("{told};2000;CLIENT;tenure:wake:");
+        let reported = format!("{reported};2000;CLIENT;tenure:wake:");
         let request = joining(presence, accepts);
-        assert_eq!(calls.acquire(&request).args.iter().nth(2), Some(told.as_bytes()));
-        let entered = told.replace(";7;1;", ";7;0;");
+        assert_eq!(calls.acquire(&request).args.iter().nth(2), Some(reported.as_bytes()));
+        let entered = reported.replace(";7;1;", ";7;0;");
         assert_eq!(calls.enter(&owner(), &request).args.iter().nth(2), Some(entered.as_bytes()), "none is handed one");
         assert!(calls.acquire(&self::request()).args.iter().nth(2).unwrap().starts_with(b"0;7;0;"));
     }
@@ -126,10 +126,10 @@ fn what_frees_a_lock_says_what_the_next_waiter_is_given() {
         (calls.abandon(&hold), format!("abandon {undone} | {member} {turn}")),
         (calls.abandon_entry(&entry), format!("abandon_entry {undone} | {member} {turn} AAAAAAAAAAAAAAAAAAAAAQ")),
     ] {
-        assert_eq!(told(&call), expected);
+        assert_eq!(reported(&call), expected);
     }
     let floored = counting().fence_floor(FenceFloor::new(9).unwrap());
-    assert!(told(&self::calls(floored).pass(&hold.name)).ends_with(" | counter;0;9;2000;tenure:wake:"));
+    assert!(reported(&self::calls(floored).pass(&hold.name)).ends_with(" | counter;0;9;2000;tenure:wake:"));
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn what_keeps_or_shows_locks_takes_several_at_once() {
             "rights tenure:%rights-CLIENT0 {tenure:%rights-CLIENT0}:probe | tenure:wake:".into(),
         ),
     ] {
-        assert_eq!(told(&call), expected);
+        assert_eq!(reported(&call), expected);
     }
 }
 
@@ -163,13 +163,13 @@ fn a_ballot_has_the_counter_of_its_name_whatever_plain_locks_have() {
     let ballot = Ballot::new(joining(Duration::from_secs(5), Handing::Direct), electorate);
     let keys = "tenure:a {tenure:a}:f {tenure:a}:x:AAAAAAAAAAAAAAAAAAAAAA {tenure:a}:q {tenure:a}:w {tenure:a}:a tenure:{electorate}";
     let head = format!("vote {keys} | AAAAAAAAAAAAAAAAAAAAAA 1500 5000;10000;0;2000;CLIENT;tenure:wake:");
-    assert_eq!(told(&calls.vote(&ballot)), format!("{head} 0 90000 {electorate} 0"));
+    assert_eq!(reported(&calls.vote(&ballot)), format!("{head} 0 90000 {electorate} 0"));
     let full = ballot.with_proposal(Some(fence(7))).with_seniority(Duration::from_secs(3));
     let full = full.clone().with_request(labelled(full.request));
-    assert_eq!(told(&calls.vote(&full)), format!("{head} 7 90000 {electorate} 3000 lab"));
+    assert_eq!(reported(&calls.vote(&full)), format!("{head} 7 90000 {electorate} 3000 lab"));
     let raised = calls.raise(&Hold::new(name("a"), token()), fence(9));
-    assert_eq!(told(&raised), "raise tenure:a {tenure:a}:f | AAAAAAAAAAAAAAAAAAAAAA 9 90000");
-    assert_eq!(told(&calls.enroll(&electorate)), format!("enroll tenure:{{electorate}} | {electorate}"));
+    assert_eq!(reported(&raised), "raise tenure:a {tenure:a}:f | AAAAAAAAAAAAAAAAAAAAAA 9 90000");
+    assert_eq!(reported(&calls.enroll(&electorate)), format!("enroll tenure:{{electorate}} | {electorate}"));
 }
 
 // What the answers mean.

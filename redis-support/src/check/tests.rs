@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use super::*;
 use crate::config::{RedisConfig, Topology};
-use crate::link::scene::{Scene, called, fit, server, slot_map};
+use crate::link::fake_server::{Scene, called, fit, server, slot_map};
 use crate::script::Reply;
 
 fn looked(info: &str, eviction: Eviction) -> Result<Notes> {
@@ -55,7 +55,7 @@ fn text(text: impl Into<Vec<u8>>) -> Reply {
 
 /// The answer of the script of rights, with these refusals.
 fn refused(refusals: &[(&str, &str)]) -> Answer {
-    Ok(Reply::Array(refusals.iter().flat_map(|(command, told)| [text(*command), text(*told)]).collect()))
+    Ok(Reply::Array(refusals.iter().flat_map(|(command, reported)| [text(*command), text(*reported)]).collect()))
 }
 
 /// A driver over these servers, of a cluster if they are two. Only the last of them answers so, by the name of the command.
@@ -63,9 +63,9 @@ async fn connected(
     servers: &[&str],
     answer: impl Fn(&str) -> Option<Answer> + Send + Sync + 'static,
 ) -> (Scene, Result<Driver>) {
-    let (scene, [a, b]) = (Scene::new(), ["a", "b"].map(server));
+    let (fake_server, [a, b]) = (Scene::new(), ["a", "b"].map(server));
     let odd = server(servers.last().unwrap());
-    scene.answers(move |at, command| {
+    fake_server.answers(move |at, command| {
         let by_name = called(command).map_or(command, |call| call.script);
         match answer(by_name.split(' ').next().unwrap()) {
             Some(answer) if *at == odd => answer,
@@ -77,8 +77,8 @@ async fn connected(
         [one] => Topology::Single(server(one)),
         all => Topology::Cluster(all.iter().map(|name| server(name)).collect()),
     };
-    let locks = Driver::connect_on(scene.clone(), RedisConfig::new(topology)).await;
-    (scene, locks)
+    let locks = Driver::connect_on(fake_server.clone(), RedisConfig::new(topology)).await;
+    (fake_server, locks)
 }
 
 const DENIED: &str = "-ERR The user executing the script can't run this command or subcommand";
@@ -136,8 +136,8 @@ async fn what_was_refused_for_another_reason_is_remarked_once_and_of_a_cluster_w
     }
     let withheld = |name: &str| (name == "INFO").then(|| Err(ExecError::refused("ERR unknown command 'info'")));
     let notes = connected(&["a"], withheld).await.1.unwrap().notes().clone();
-    let told = "info is denied or unknown: version, role and eviction policy were not checked";
-    assert_eq!((notes.remarks(), notes.server_version(), notes.run_id()), (&[told.to_owned()][..], None, None));
+    let reported = "info is denied or unknown: version, role and eviction policy were not checked";
+    assert_eq!((notes.remarks(), notes.server_version(), notes.run_id()), (&[reported.to_owned()][..], None, None));
     for (error, kind) in [
         (ExecError::refused("LOADING x"), ErrorKind::Unavailable),
         (ExecError::SentUnknown { message: "cut".into(), source: None }, ErrorKind::Unavailable),
@@ -157,8 +157,8 @@ async fn releases_are_one_command_where_every_server_has_it_and_lets_the_user_ru
             "DELIFEQ" => Some(answer.clone()),
             _ => None,
         };
-        let (scene, locks) = connected(servers, answer).await;
-        let tries = scene.sent_that_begin("DELIFEQ ");
+        let (fake_server, locks) = connected(servers, answer).await;
+        let tries = fake_server.sent_that_begin("DELIFEQ ");
         (tries, locks.map(|locks| (locks.notes().deletes_equal(), locks.notes().remarks().len())))
     };
     assert!(matches!(probed(&["a"], VALKEY, Ok(Reply::Int(0))).await, (1, Ok((true, 0)))));

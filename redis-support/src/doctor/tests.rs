@@ -3,7 +3,7 @@
 use super::*;
 use crate::config::{RedisConfig, Topology};
 use crate::error::ExecError;
-use crate::link::scene::{Mood, Scene, called, fit, server, slot_map};
+use crate::link::fake_server::{Mood, Scene, called, fit, server, slot_map};
 use crate::settings::{Eviction, RedisSettings};
 use tenure_core::ErrorKind;
 
@@ -81,7 +81,7 @@ type Answer = std::result::Result<Reply, ExecError>;
 
 /// A cluster of `a` and `b`, both fit; from then on `b` answers so, by the first word of the command.
 async fn cluster(answer: impl Fn(&str) -> Option<Answer> + Send + Sync + 'static) -> (Scene, Driver) {
-    let (scene, [a, b]) = (Scene::new(), ["a", "b"].map(server));
+    let (fake_server, [a, b]) = (Scene::new(), ["a", "b"].map(server));
     let map = slot_map(&[(&a, 8_000), (&b, 8_384)]);
     let fine = move |command: &str| match command {
         "CLUSTER SLOTS" => map.clone(),
@@ -90,14 +90,14 @@ async fn cluster(answer: impl Fn(&str) -> Option<Answer> + Send + Sync + 'static
     };
     let config = RedisConfig::new(Topology::Cluster(vec![a]));
     let before = fine.clone();
-    scene.answers(move |_, command| Ok(before(command)));
-    let locks = Driver::connect_on(scene.clone(), config).await.unwrap();
-    scene.answers(move |at, command| {
+    fake_server.answers(move |_, command| Ok(before(command)));
+    let locks = Driver::connect_on(fake_server.clone(), config).await.unwrap();
+    fake_server.answers(move |at, command| {
         let by_name = called(command).map_or(command, |call| call.script);
         let odd = (*at == b).then(|| answer(by_name.split(' ').next().unwrap())).flatten();
         odd.unwrap_or_else(|| Ok(fine(command)))
     });
-    (scene, locks)
+    (fake_server, locks)
 }
 
 fn at(time: SystemTime) -> Reply {
@@ -114,8 +114,8 @@ fn of(checkup: &Checkup, server: &str, topic: Topic) -> Vec<(Concern, String)> {
 
 #[tokio::test(start_paused = true)]
 async fn every_server_is_looked_at_and_all_rights_are_tried_anew() {
-    let (scene, locks) = cluster(|_| None).await;
-    let tried = scene.calls("rights").len();
+    let (fake_server, locks) = cluster(|_| None).await;
+    let tried = fake_server.calls("rights").len();
     let checkup = locks.examine().await.unwrap();
     for server in ["a:1", "b:1"] {
         for topic in [Topic::Version, Topic::Eviction, Topic::Persistence, Topic::Replicas, Topic::Clock] {
@@ -125,14 +125,14 @@ async fn every_server_is_looked_at_and_all_rights_are_tried_anew() {
         assert!(of(&checkup, server, Topic::Reach).is_empty());
     }
     assert_eq!(of(&checkup, "the nodes", Topic::Rights)[0].0, Concern::Fine);
-    assert_eq!(scene.calls("rights").len(), 2 * tried);
+    assert_eq!(fake_server.calls("rights").len(), 2 * tried);
 }
 
 #[tokio::test(start_paused = true)]
 async fn one_that_does_not_answer_is_a_danger_and_none_that_answers_is_an_error() {
-    let (scene, locks) = cluster(|_| None).await;
-    scene.is(&server("b"), Mood::Refusing);
-    scene.cut(&server("b"), false);
+    let (fake_server, locks) = cluster(|_| None).await;
+    fake_server.is(&server("b"), Mood::Refusing);
+    fake_server.cut(&server("b"), false);
     tokio::time::sleep(Duration::from_millis(100)).await;
     let checkup = locks.examine().await.unwrap();
     assert_eq!(of(&checkup, "b:1", Topic::Reach)[0].0, Concern::Danger);
@@ -143,8 +143,8 @@ async fn one_that_does_not_answer_is_a_danger_and_none_that_answers_is_an_error(
         rights[0].0 == Concern::Danger && rights[0].1.ends_with("a client that connects now is refused"),
         "{rights:?}"
     );
-    scene.is(&server("a"), Mood::Refusing);
-    scene.cut(&server("a"), false);
+    fake_server.is(&server("a"), Mood::Refusing);
+    fake_server.cut(&server("a"), false);
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert_eq!(locks.examine().await.unwrap_err().kind(), ErrorKind::Unavailable);
 }
@@ -159,8 +159,9 @@ async fn what_is_kept_from_the_user_is_a_note() {
     assert_eq!(of(&checkup, "b:1", Topic::Rights)[0].0, Concern::Note);
     assert!(of(&checkup, "b:1", Topic::Reach).is_empty() && of(&checkup, "b:1", Topic::Version).is_empty());
 
-    let (scene, denied) = (Scene::new(), Err(ExecError::refused("NOPERM no permissions to run the 'delifeq' command")));
-    scene.answers(move |_, command| match command.split(' ').next() {
+    let (fake_server, denied) =
+        (Scene::new(), Err(ExecError::refused("NOPERM no permissions to run the 'delifeq' command")));
+    fake_server.answers(move |_, command| match command.split(' ').next() {
         Some("INFO") => {
             Ok(Reply::Bytes(b"redis_version:7.2.4\r\nvalkey_version:9.0.0\r\nmaxmemory_policy:lru\r\n".to_vec()))
         }
@@ -169,7 +170,7 @@ async fn what_is_kept_from_the_user_is_a_note() {
         _ => Ok(fit(command).unwrap()),
     });
     let settings = RedisSettings::default().eviction(Eviction::Allow);
-    let locks = Driver::connect_on(scene, RedisConfig::tcp("a", 1).settings(settings)).await.unwrap();
+    let locks = Driver::connect_on(fake_server, RedisConfig::tcp("a", 1).settings(settings)).await.unwrap();
     let checkup = locks.examine().await.unwrap();
     let rights = of(&checkup, "the server", Topic::Rights);
     assert!(rights[0].0 == Concern::Note && rights[0].1.contains("the rule +delifeq"), "{rights:?}");
@@ -186,8 +187,8 @@ async fn a_clock_that_is_far_off_is_a_note_whichever_way() {
             (name == "TIME").then(|| Ok(at(if ahead { now + off } else { now - off })))
         };
         let (_, locks) = cluster(answer).await;
-        let told = of(&locks.examine().await.unwrap(), "b:1", Topic::Clock);
-        assert!(told[0].0 == Concern::Note && told[0].1.contains("grant smaller fences"), "{told:?}");
+        let reported = of(&locks.examine().await.unwrap(), "b:1", Topic::Clock);
+        assert!(reported[0].0 == Concern::Note && reported[0].1.contains("grant smaller fences"), "{reported:?}");
     }
 }
 
@@ -199,8 +200,8 @@ async fn a_time_that_is_none_is_noted() {
     let pairs =
         parts.iter().flat_map(|a| [vec![a.clone(), Reply::Int(0)], vec![Reply::Int(0), a.clone()], vec![a.clone()]]);
     for time in pairs.map(Reply::Array).chain([Reply::Nil, Reply::Array(vec![])]) {
-        let told = time.clone();
-        let (_, locks) = cluster(move |name| (name == "TIME").then(|| Ok(told.clone()))).await;
+        let reported = time.clone();
+        let (_, locks) = cluster(move |name| (name == "TIME").then(|| Ok(reported.clone()))).await;
         let clock = of(&locks.examine().await.unwrap(), "b:1", Topic::Clock);
         assert_eq!(clock[0].0, Concern::Note, "{time:?}");
     }

@@ -6,7 +6,7 @@ use tenure_core::driver::{DelayQueue, Handing, Queueing, Signal};
 
 use super::*;
 use crate::config::{Address, RedisConfig, Topology};
-use crate::link::scene::{Called, Mood, Scene, called, fit, server, slot_map};
+use crate::link::fake_server::{Called, Mood, Scene, called, fit, server, slot_map};
 use crate::settings::{Eviction, RedisSettings};
 use crate::slot;
 
@@ -42,9 +42,9 @@ fn alone(config: RedisSettings) -> RedisConfig {
 }
 
 /// Fit servers, of a cluster in two halves if that is asked, which answer other commands so.
-fn fit_or(scene: &Scene, other: impl Fn(&Address, &str, Option<Called<'_>>) -> Answer + Send + Sync + 'static) {
+fn fit_or(fake_server: &Scene, other: impl Fn(&Address, &str, Option<Called<'_>>) -> Answer + Send + Sync + 'static) {
     let [a, b] = ["a", "b"].map(server);
-    scene.answers(move |at, command| match command {
+    fake_server.answers(move |at, command| match command {
         "CLUSTER SLOTS" => Ok(slot_map(&[(&a, 8_000), (&b, 8_384)])),
         _ => fit(command).map_or_else(|| other(at, command, called(command)), Ok),
     });
@@ -67,8 +67,8 @@ async fn what_is_promised_follows_from_where_the_keys_are() {
         (sentinel, X::LossyFailover, vec![("the primary of main".to_owned(), slot::ALL)], "tenure:{fence}"),
         (cluster, X::LossyFailover, half.to_vec(), "{tenure:n}:f"),
     ] {
-        let scene = Scene::new();
-        fit_or(&scene, |_, command, call| match (command, call) {
+        let fake_server = Scene::new();
+        fit_or(&fake_server, |_, command, call| match (command, call) {
             ("SENTINEL get-master-addr-by-name main", _) => Ok(Reply::Array(vec![text("a"), text("1")])),
             ("ROLE", _) => Ok(Reply::Array(vec![text("master")])),
             (_, Some(Called { script: "acquire", .. })) => Ok(Reply::Int(7)),
@@ -77,7 +77,7 @@ async fn what_is_promised_follows_from_where_the_keys_are() {
         for (fences, fencing) in [(Fences::ClockSeeded, F::ClockSeeded), (Fences::Counter, F::StrictUnlessDataLoss)] {
             let settings = RedisSettings::default().fences(fences).max_waiters(9).unwrap();
             let config = RedisConfig::new(topology.clone()).settings(settings.max_backlog(8).unwrap());
-            let driver = Driver::connect_on(scene.clone(), config).await.unwrap();
+            let driver = Driver::connect_on(fake_server.clone(), config).await.unwrap();
             let locks = DistributedLock::capabilities(&driver);
             assert_eq!((locks.exclusion, locks.fencing, locks.waiting), (exclusion, fencing, Waiting::Fifo));
             assert_eq!((locks.max_waiters, locks.renew_batch, locks.max_fences), (Some(9), 100, 8));
@@ -87,32 +87,32 @@ async fn what_is_promised_follows_from_where_the_keys_are() {
             found.sort_by_key(|(home, _)| home.clone());
             assert_eq!(found, homes);
             driver.acquire(&attempt("n")).await.unwrap();
-            let (_, words) = scene.calls("acquire").pop().unwrap();
+            let (_, words) = fake_server.calls("acquire").pop().unwrap();
             assert!(words.starts_with(&format!("tenure:n {fence} ")), "{words}");
             driver.close().await;
             let error = driver.acquire(&attempt("n")).await.unwrap_err();
             assert_eq!(
-                (error.kind(), ["a", "b"].map(|at| scene.connections(&server(at)))),
+                (error.kind(), ["a", "b"].map(|at| fake_server.connections(&server(at)))),
                 (ErrorKind::Closed, [0, 0])
             );
         }
         // At each server twice, by its digest and by its source, with keys that are at home there.
-        let rights = scene.calls("rights");
+        let rights = fake_server.calls("rights");
         assert_eq!(rights.len(), 2 * 2 * homes.len());
         for (at, words) in rights {
             let (keys, _) = words.split_once(" | ").unwrap();
             assert!(homes.len() == 1 || keys.split(' ').all(|key| home(key) == at), "{at} {keys}");
         }
-        assert_eq!(scene.connections(&server("s")), 0, "sentinels are left as well");
+        assert_eq!(fake_server.connections(&server("s")), 0, "sentinels are left as well");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn two_configurations_are_of_the_same_data_if_they_name_the_same_servers_and_database() {
-    let scene = Scene::new();
-    fit_or(&scene, |_, command, _| panic!("{command}"));
+    let fake_server = Scene::new();
+    fit_or(&fake_server, |_, command, _| panic!("{command}"));
     let identity = async |config: RedisConfig| {
-        let driver = Driver::connect_on(scene.clone(), config).await.unwrap();
+        let driver = Driver::connect_on(fake_server.clone(), config).await.unwrap();
         driver.0.identity.clone()
     };
     let one = identity(RedisConfig::tcp("a", 1)).await;
@@ -124,12 +124,12 @@ async fn two_configurations_are_of_the_same_data_if_they_name_the_same_servers_a
 
 #[tokio::test(start_paused = true)]
 async fn a_cluster_is_asked_once_for_each_slot_and_each_name_has_its_own_answer() {
-    let scene = Scene::new();
+    let fake_server = Scene::new();
     // Two names that share a slot, and others; a refused answer, and one that is too short, concern no other name.
     let slot_of = |text: &str| slot::of(format!("tenure:{text}").as_bytes());
     let twin = (0..).map(|number| format!("twin{number}")).find(|twin| slot_of(twin) == slot_of("one")).unwrap();
     let names = ["one", "refused", "two", twin.as_str(), "short", "gone"];
-    fit_or(&scene, |at, command, call| {
+    fit_or(&fake_server, |at, command, call| {
         let Some(call) = call.filter(|call| call.script == "renew") else { panic!("{command}") };
         assert!(
             call.keys
@@ -143,10 +143,10 @@ async fn a_cluster_is_asked_once_for_each_slot_and_each_name_has_its_own_answer(
             _ => Ok(Reply::Array(call.keys.iter().map(|key| Reply::Int(key.len() as i64)).collect())),
         }
     });
-    let driver = Driver::connect_on(scene.clone(), cluster_of(&[server("a")])).await.unwrap();
+    let driver = Driver::connect_on(fake_server.clone(), cluster_of(&[server("a")])).await.unwrap();
     let holds = names.map(|text| Hold::new(name(text), OwnerToken::random()));
     let answers = driver.renew(Ttl::DEFAULT, &holds).await;
-    assert_eq!((answers.len(), scene.calls("renew").len()), (6, 5));
+    assert_eq!((answers.len(), fake_server.calls("renew").len()), (6, 5));
     for (text, answer) in names.into_iter().zip(answers) {
         match (text, answer) {
             ("refused", Err(error)) => assert_eq!(error.kind(), ErrorKind::Unavailable),
@@ -159,31 +159,31 @@ async fn a_cluster_is_asked_once_for_each_slot_and_each_name_has_its_own_answer(
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_server_renews_all_in_one_script_whose_failure_is_everybodys() {
-    let scene = Scene::new();
+async fn one_server_renews_all_in_one_script_whose_failure_reaches_all() {
+    let fake_server = Scene::new();
     let answer = Arc::new(Mutex::new(Ok(Reply::Int(1_000))));
     let answers = Arc::clone(&answer);
-    fit_or(&scene, move |_, _, _| answers.lock().unwrap().clone());
-    let driver = Driver::connect_on(scene.clone(), alone(RedisSettings::default())).await.unwrap();
+    fit_or(&fake_server, move |_, _, _| answers.lock().unwrap().clone());
+    let driver = Driver::connect_on(fake_server.clone(), alone(RedisSettings::default())).await.unwrap();
     let holds = ["one", "two", "three"].map(|text| Hold::new(name(text), OwnerToken::random()));
     for answer in driver.renew(Ttl::DEFAULT, &holds).await {
         assert_eq!(answer.unwrap(), Renewed::Extended { ttl: ms(1_000) });
     }
     *answer.lock().unwrap() = Err(ExecError::refused("LOADING x"));
     let errors = driver.renew(Ttl::DEFAULT, &holds).await;
-    let told: Vec<String> = errors.into_iter().map(|error| format!("{:?}", error.unwrap_err())).collect();
+    let reported: Vec<String> = errors.into_iter().map(|error| format!("{:?}", error.unwrap_err())).collect();
     assert!(
-        told.len() == 3 && told[2].contains("three") && told.iter().all(|error| error.contains("renew")),
-        "{told:?}"
+        reported.len() == 3 && reported[2].contains("three") && reported.iter().all(|error| error.contains("renew")),
+        "{reported:?}"
     );
-    assert_eq!(scene.calls("renew").len(), 2);
+    assert_eq!(fake_server.calls("renew").len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_that_met_only_dead_waiters_goes_on_until_somebody_has_the_turn() {
-    let (scene, left) = (Scene::new(), Arc::new(Mutex::new(0)));
+async fn a_release_that_met_only_dead_waiters_continues_until_somebody_has_the_turn() {
+    let (fake_server, left) = (Scene::new(), Arc::new(Mutex::new(0)));
     let passes = Arc::clone(&left);
-    fit_or(&scene, move |_, command, call| match call.map(|call| call.script) {
+    fit_or(&fake_server, move |_, command, call| match call.map(|call| call.script) {
         Some("release") => Ok(Reply::Int(GO_ON)),
         Some("pass") => {
             let mut left = passes.lock().unwrap();
@@ -196,25 +196,25 @@ async fn a_release_that_met_only_dead_waiters_goes_on_until_somebody_has_the_tur
         }
         _ => panic!("{command}"),
     });
-    let driver = Driver::connect_on(scene.clone(), alone(RedisSettings::default())).await.unwrap();
+    let driver = Driver::connect_on(fake_server.clone(), alone(RedisSettings::default())).await.unwrap();
     *left.lock().unwrap() = 3;
     assert_eq!(driver.release(&hold(&attempt("a"))).await.unwrap(), Released::Released);
-    assert_eq!(scene.calls("pass").len(), 3);
+    assert_eq!(fake_server.calls("pass").len(), 3);
     *left.lock().unwrap() = 0;
     assert_eq!(driver.release(&hold(&attempt("a"))).await.unwrap(), Released::Released, "it is free all the same");
-    assert_eq!(scene.calls("pass").len(), 4);
+    assert_eq!(fake_server.calls("pass").len(), 4);
 }
 
 // The checks of the servers, and when they happen.
 
-fn looks(scene: &Scene) -> usize {
-    scene.sent("INFO").len()
+fn looks(fake_server: &Scene) -> usize {
+    fake_server.sent("INFO").len()
 }
 
 /// Fit or not, as this text of `INFO` says from now on; locks are granted.
-fn tell(scene: &Scene, info: &Arc<Mutex<Answer>>) {
+fn tell(fake_server: &Scene, info: &Arc<Mutex<Answer>>) {
     let ([a, b], info) = (["a", "b"].map(server), Arc::clone(info));
-    scene.answers(move |_, command| match (command, called(command).map(|call| call.script)) {
+    fake_server.answers(move |_, command| match (command, called(command).map(|call| call.script)) {
         ("CLUSTER SLOTS", _) => Ok(slot_map(&[(&a, 8_000), (&b, 8_384)])),
         ("INFO", _) => info.lock().unwrap().clone(),
         (_, Some("acquire")) => Ok(Reply::Int(7)),
@@ -223,72 +223,72 @@ fn tell(scene: &Scene, info: &Arc<Mutex<Answer>>) {
 }
 
 /// Ends the connection to this server, and waits for the next one.
-async fn reconnect(scene: &Scene, at: &Address) {
+async fn reconnect(fake_server: &Scene, at: &Address) {
     tokio::time::sleep(ms(1_500)).await; // what was connected for so long is replaced at once
-    scene.cut(at, false);
+    fake_server.cut(at, false);
     tokio::time::sleep(ms(100)).await;
-    assert_eq!(scene.connections(at), 1);
+    assert_eq!(fake_server.connections(at), 1);
 }
 
 const EVICTING: &str = "maxmemory_policy:allkeys-lru\r\n";
 
 #[tokio::test(start_paused = true)]
 async fn after_a_new_connection_the_server_is_looked_at_once_before_it_grants_anything() {
-    let (scene, a) = (Scene::new(), server("a"));
+    let (fake_server, a) = (Scene::new(), server("a"));
     let info = Arc::new(Mutex::new(Ok(text("redis_version:7.0.15\r\n"))));
     let is = |answer: Answer| *info.lock().unwrap() = answer;
-    tell(&scene, &info);
-    let driver = Driver::connect_on(scene.clone(), alone(RedisSettings::default())).await.unwrap();
+    tell(&fake_server, &info);
+    let driver = Driver::connect_on(fake_server.clone(), alone(RedisSettings::default())).await.unwrap();
     assert_eq!(driver.notes().server_version(), Some("7.0.15"));
     let grant = async || driver.acquire(&attempt("n")).await.map(drop).map_err(|error| error.kind());
     let crowd = async || join_all((0..5).map(|_| grant())).await;
-    assert_eq!((crowd().await, looks(&scene)), (vec![Ok(()); 5], 1), "that was at the start");
-    reconnect(&scene, &a).await;
-    assert_eq!((crowd().await, looks(&scene)), (vec![Ok(()); 5], 2), "one looks for all");
-    assert_eq!((grant().await, looks(&scene)), (Ok(()), 2));
+    assert_eq!((crowd().await, looks(&fake_server)), (vec![Ok(()); 5], 1), "that was at the start");
+    reconnect(&fake_server, &a).await;
+    assert_eq!((crowd().await, looks(&fake_server)), (vec![Ok(()); 5], 2), "one looks for all");
+    assert_eq!((grant().await, looks(&fake_server)), (Ok(()), 2));
 
     is(Ok(text(EVICTING)));
-    reconnect(&scene, &a).await;
+    reconnect(&fake_server, &a).await;
     assert_eq!(
-        (crowd().await, looks(&scene)),
+        (crowd().await, looks(&fake_server)),
         (vec![Err(ErrorKind::Misconfigured); 5], 3),
         "and its failure is all theirs"
     );
-    assert_eq!((grant().await, looks(&scene)), (Err(ErrorKind::Misconfigured), 4), "the next one looks again");
+    assert_eq!((grant().await, looks(&fake_server)), (Err(ErrorKind::Misconfigured), 4), "the next one looks again");
     is(Err(ExecError::refused("LOADING x")));
-    assert_eq!((grant().await, looks(&scene)), (Err(ErrorKind::Unavailable), 5));
+    assert_eq!((grant().await, looks(&fake_server)), (Err(ErrorKind::Unavailable), 5));
     is(Ok(text("role:slave\r\n")));
-    assert_eq!((grant().await, looks(&scene)), (Ok(()), 6), "a replica says so itself");
-    assert_eq!((crowd().await, looks(&scene)), (vec![Ok(()); 5], 6));
-    assert_eq!(scene.calls("rights").len(), 2, "rights were tried at the start");
+    assert_eq!((grant().await, looks(&fake_server)), (Ok(()), 6), "a replica says so itself");
+    assert_eq!((crowd().await, looks(&fake_server)), (vec![Ok(()); 5], 6));
+    assert_eq!(fake_server.calls("rights").len(), 2, "rights were tried at the start");
 
     is(Ok(text(EVICTING)));
-    let refused = Driver::connect_on(scene.clone(), alone(RedisSettings::default())).await.unwrap_err();
+    let refused = Driver::connect_on(fake_server.clone(), alone(RedisSettings::default())).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Misconfigured);
-    let told = alone(RedisSettings::default().eviction(Eviction::Allow));
-    let allowed = Driver::connect_on(scene.clone(), told).await.unwrap();
+    let reported = alone(RedisSettings::default().eviction(Eviction::Allow));
+    let allowed = Driver::connect_on(fake_server.clone(), reported).await.unwrap();
     assert!(allowed.notes().remarks()[0].contains("allkeys-lru"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_node_of_a_cluster_that_is_away_keeps_nobody_from_the_others() {
-    let (scene, [a, b]) = (Scene::new(), ["a", "b"].map(server));
+    let (fake_server, [a, b]) = (Scene::new(), ["a", "b"].map(server));
     let info = Arc::new(Mutex::new(Ok(text("redis_mode:cluster\r\n"))));
-    tell(&scene, &info);
-    let driver = Driver::connect_on(scene.clone(), cluster_of(std::slice::from_ref(&a))).await.unwrap();
+    tell(&fake_server, &info);
+    let driver = Driver::connect_on(fake_server.clone(), cluster_of(std::slice::from_ref(&a))).await.unwrap();
     let at =
         |node: &Address| (0..).map(|number| format!("n{number}")).find(|text| home(&format!("tenure:{text}")) == *node);
     let [here, there] = [&a, &b].map(|node| attempt(&at(node).unwrap()));
-    scene.is(&b, Mood::Refusing);
-    scene.cut(&b, false);
+    fake_server.is(&b, Mood::Refusing);
+    fake_server.cut(&b, false);
     tokio::time::sleep(ms(100)).await;
-    let before = looks(&scene);
+    let before = looks(&fake_server);
     for _ in 0..2 {
         driver.acquire(&here).await.unwrap();
-        assert_eq!(looks(&scene), before + 1, "once, at the one that is there");
+        assert_eq!(looks(&fake_server), before + 1, "once, at the one that is there");
     }
     assert_eq!(driver.acquire(&there).await.unwrap_err().kind(), ErrorKind::Unavailable);
-    scene.is(&b, Mood::Well);
+    fake_server.is(&b, Mood::Well);
     *info.lock().unwrap() = Ok(text(EVICTING));
     tokio::time::sleep(ms(1_500)).await;
     for request in [&here, &there] {
@@ -298,9 +298,9 @@ async fn a_node_of_a_cluster_that_is_away_keeps_nobody_from_the_others() {
 
 #[tokio::test(start_paused = true)]
 async fn who_waits_when_the_driver_is_closed_asks_once_more() {
-    let scene = Scene::new();
-    fit_or(&scene, |_, command, _| panic!("{command}"));
-    let driver = Driver::connect_on(scene.clone(), alone(RedisSettings::default())).await.unwrap();
+    let fake_server = Scene::new();
+    fit_or(&fake_server, |_, command, _| panic!("{command}"));
+    let driver = Driver::connect_on(fake_server.clone(), alone(RedisSettings::default())).await.unwrap();
     let one = attempt("a");
     let mut watch = DistributedLock::watch(&driver, &one.name, &one.token).await.unwrap();
     driver.close().await;
@@ -311,9 +311,9 @@ async fn who_waits_when_the_driver_is_closed_asks_once_more() {
 // Releases that are one command.
 
 /// Of Valkey, which answer so to the command that deletes a value, and to those of locks.
-fn valkey(scene: &Scene, delete: impl Fn(&Address, &str, &str) -> Answer + Send + Sync + 'static) {
+fn valkey(fake_server: &Scene, delete: impl Fn(&Address, &str, &str) -> Answer + Send + Sync + 'static) {
     let [a, b] = ["a", "b"].map(server);
-    scene.answers(move |at, command| match (command, called(command)) {
+    fake_server.answers(move |at, command| match (command, called(command)) {
         ("CLUSTER SLOTS", _) => Ok(slot_map(&[(&a, 8_000), (&b, 8_384)])),
         ("INFO", _) => Ok(text("redis_version:7.2.4\r\nvalkey_version:9.0.1\r\n")),
         (_, Some(Called { script: "acquire", args, .. })) if args[2].starts_with('0') => Ok(Reply::Int(7)),
@@ -333,56 +333,56 @@ async fn taken(driver: &Driver, text: &str) -> Hold {
 }
 
 /// How many scripts of releases this one took.
-async fn scripts(scene: &Scene, driver: &Driver, hold: &Hold) -> usize {
-    let before = scene.calls("release").len();
+async fn scripts(fake_server: &Scene, driver: &Driver, hold: &Hold) -> usize {
+    let before = fake_server.calls("release").len();
     assert_eq!(driver.release(hold).await.unwrap(), Released::Released);
-    scene.calls("release").len() - before
+    fake_server.calls("release").len() - before
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_lock_that_nobody_waits_for_is_released_by_its_value_where_it_is() {
-    let (scene, deleted) = (Scene::new(), Arc::new(Mutex::new(Vec::new())));
+    let (fake_server, deleted) = (Scene::new(), Arc::new(Mutex::new(Vec::new())));
     let seen = Arc::clone(&deleted);
-    valkey(&scene, move |at, key, value| {
+    valkey(&fake_server, move |at, key, value| {
         assert!(*at == server("c") || home(key) == *at, "{at} {key}");
         seen.lock().unwrap().push(format!("{key} {value}"));
         Ok(Reply::Int(i64::from(!value.is_empty())))
     });
     for config in [cluster_of(&[server("a")]), RedisConfig::tcp("c", 1)] {
         let probed = deleted.lock().unwrap().len();
-        let driver = Driver::connect_on(scene.clone(), config).await.unwrap();
+        let driver = Driver::connect_on(fake_server.clone(), config).await.unwrap();
         let tried = deleted.lock().unwrap()[probed..].to_vec();
         assert!(tried.iter().all(|words| words.contains("%rights-") && words.ends_with(' ')), "{tried:?}");
         assert_eq!(tried.len(), driver.servers().homes().len(), "it is tried at every server");
         let held = taken(&driver, "n").await;
-        assert_eq!(scripts(&scene, &driver, &held).await, 0);
+        assert_eq!(scripts(&fake_server, &driver, &held).await, 0);
         let value = format!("tenure:n {};-;7;;", held.token.expose().as_str());
         assert_eq!(deleted.lock().unwrap().last(), Some(&value));
-        assert_eq!(scripts(&scene, &driver, &held).await, 1, "its value is known once");
+        assert_eq!(scripts(&fake_server, &driver, &held).await, 1, "its value is known once");
         let waiting = attempt("n").with_queue(Queueing::Join { presence: ms(5_000), accepts: Handing::Asked });
         let held = taken(&driver, "n").await;
         assert!(matches!(driver.acquire(&waiting).await.unwrap(), Acquisition::Busy(_)));
-        assert_eq!(scripts(&scene, &driver, &held).await, 1, "somebody is known to wait");
+        assert_eq!(scripts(&fake_server, &driver, &held).await, 1, "somebody is known to wait");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_value_that_is_another_one_by_now_is_left_to_the_script_and_so_are_the_next() {
-    let (scene, answer) = (Scene::new(), Arc::new(Mutex::new(Ok(Reply::Int(0)))));
+    let (fake_server, answer) = (Scene::new(), Arc::new(Mutex::new(Ok(Reply::Int(0)))));
     let answers = Arc::clone(&answer);
-    valkey(&scene, move |_, _, _| answers.lock().unwrap().clone());
+    valkey(&fake_server, move |_, _, _| answers.lock().unwrap().clone());
     let is = |new: Answer| *answer.lock().unwrap() = new;
-    let driver = Driver::connect_on(scene.clone(), RedisConfig::tcp("a", 1)).await.unwrap();
-    let tries = || scene.sent_that_begin("DELIFEQ ");
+    let driver = Driver::connect_on(fake_server.clone(), RedisConfig::tcp("a", 1)).await.unwrap();
+    let tries = || fake_server.sent_that_begin("DELIFEQ ");
     let held = taken(&driver, "n").await;
-    assert_eq!((tries(), scripts(&scene, &driver, &held).await, tries()), (1, 1, 2));
+    assert_eq!((tries(), scripts(&fake_server, &driver, &held).await, tries()), (1, 1, 2));
     for _ in 0..8 {
         let held = taken(&driver, "n").await;
-        assert_eq!((scripts(&scene, &driver, &held).await, tries()), (1, 2), "it counts as waited for");
+        assert_eq!((scripts(&fake_server, &driver, &held).await, tries()), (1, 2), "it counts as waited for");
     }
     is(Err(ExecError::refused("READONLY a replica")));
     let held = taken(&driver, "n").await;
-    assert_eq!((scripts(&scene, &driver, &held).await, tries()), (1, 3), "the script says what is to be said");
+    assert_eq!((scripts(&fake_server, &driver, &held).await, tries()), (1, 3), "the script says what is to be said");
     is(Err(ExecError::SentUnknown { message: "cut".into(), source: None }));
     let held = taken(&driver, "n").await;
     let error = driver.release(&held).await.unwrap_err();
@@ -390,11 +390,15 @@ async fn a_value_that_is_another_one_by_now_is_left_to_the_script_and_so_are_the
     is(Err(ExecError::refused("NOPERM no permissions to run the 'delifeq' command")));
     for turn in 0..2 {
         let held = taken(&driver, "n").await;
-        assert_eq!((scripts(&scene, &driver, &held).await, tries()), (1, 5), "turn {turn}: once refused, never again");
+        assert_eq!(
+            (scripts(&fake_server, &driver, &held).await, tries()),
+            (1, 5),
+            "turn {turn}: once refused, never again"
+        );
     }
-    let told = Driver::connect_on(scene.clone(), RedisConfig::tcp("a", 1)).await.unwrap();
-    assert_eq!(told.notes().remarks(), [check::NO_DELIFEQ]);
-    assert_eq!(scripts(&scene, &told, &taken(&told, "n").await).await, 1);
+    let reported = Driver::connect_on(fake_server.clone(), RedisConfig::tcp("a", 1)).await.unwrap();
+    assert_eq!(reported.notes().remarks(), [check::NO_DELIFEQ]);
+    assert_eq!(scripts(&fake_server, &reported, &taken(&reported, "n").await).await, 1);
 }
 
 // Known values.
@@ -404,7 +408,7 @@ fn fence(number: u64) -> FencingToken {
 }
 
 #[test]
-fn a_value_is_told_once_and_as_the_scripts_write_it() {
+fn a_value_is_reported_once_and_as_the_scripts_write_it() {
     let values = KnownValues::new(Fences::ClockSeeded);
     let one = attempt("a").with_label(Some(Label::new("with;signs").unwrap()));
     values.granted(&one, fence(7), "");

@@ -28,9 +28,9 @@ impl<D: Dialer> Driver<D> {
         read: impl FnOnce(&Reply) -> Result<T> + Send,
     ) -> Result<T> {
         let name = LockName::new(queue.as_bytes())?;
-        let told = |error: Error| error.during(D::DRIVER, operation, &name);
-        let reply = self.run(operation, &name, call.map_err(told)?).await?;
-        read(&reply).map_err(told)
+        let reported = |error: Error| error.during(D::DRIVER, operation, &name);
+        let reply = self.run(operation, &name, call.map_err(reported)?).await?;
+        read(&reply).map_err(reported)
     }
 
     /// Moves deliveries that this client cannot read to the dead letters. One for which that fails comes again.

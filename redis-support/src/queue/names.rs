@@ -39,8 +39,8 @@ impl<D: Dialer> Driver<D> {
 
     async fn on_names<T>(&self, call: ScriptCall, read: impl Fn(&Reply) -> Result<T> + Send) -> Result<Vec<T>> {
         let nameless = LockName::new("*")?;
-        let told = |error: Error| error.during(D::DRIVER, "list_queues", &nameless);
+        let reported = |error: Error| error.during(D::DRIVER, "list_queues", &nameless);
         let reply = self.run("list_queues", &nameless, call).await?;
-        reply.items().and_then(|items| items.iter().map(read).collect()).map_err(told)
+        reply.items().and_then(|items| items.iter().map(read).collect()).map_err(reported)
     }
 }

@@ -69,7 +69,7 @@ fn postgres_asks_for_passwords_and_takes_settings() {
 }
 
 #[test]
-fn a_paused_postgres_answers_only_when_it_goes_on() {
+fn a_paused_postgres_answers_only_when_it_continues() {
     let mut server = PostgresServer::start(PostgresOptions::new()).unwrap();
     server.pause().unwrap();
     let mut asked = psql("SELECT 1", &server.url("postgres")).spawn().unwrap();

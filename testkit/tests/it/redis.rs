@@ -17,7 +17,7 @@ fn a_server_keeps_its_place_and_data_over_a_restart() {
 }
 
 #[test]
-fn a_paused_server_answers_only_when_it_goes_on() {
+fn a_paused_server_answers_only_when_it_continues() {
     let mut server = RedisServer::start(RedisOptions::new()).unwrap();
     let mut client = server.connect().unwrap();
     server.pause().unwrap();

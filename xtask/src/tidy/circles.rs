@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_circle_is_told_by_what_its_arrows_name() {
+    fn a_circle_is_reported_by_what_its_arrows_name() {
         let path = |text: &str| vec![text.to_owned()];
         let uses = |of: &str, what: &str| vec![vec![of.to_owned(), what.to_owned()]];
         let module = |uses| Module { uses, exports: BTreeMap::new() };

@@ -27,7 +27,7 @@ async fn every_primary_is_looked_at() {
     let place = format!("127.0.0.1:{}", cluster.nodes()[1].port());
     for client in clients {
         let checkup = client.doctor().await.unwrap();
-        let dead = checkup.findings().iter().find(|one| one.topic == Topic::Reach).expect("the dead node is told");
+        let dead = checkup.findings().iter().find(|one| one.topic == Topic::Reach).expect("the dead node is reported");
         assert_eq!((&*dead.server, dead.concern), (&*place, Concern::Danger), "{checkup}");
         assert!(checkup.findings().iter().any(|one| one.topic == Topic::Version), "{checkup}");
     }
@@ -102,7 +102,7 @@ async fn a_service_without_config_and_info_is_served_with_a_note() {
         within("a delivery", queue.receive()).await.unwrap().ack().await.unwrap();
         let checkup = client.doctor().await.unwrap();
         let note =
-            checkup.findings().iter().find(|one| one.concern == Concern::Note).expect("what is withheld is told");
+            checkup.findings().iter().find(|one| one.concern == Concern::Note).expect("what is withheld is reported");
         assert!(note.topic == Topic::Rights && note.seen.contains("info"), "{checkup}");
         assert_eq!(checkup.concern(), Concern::Note, "{checkup}");
     }

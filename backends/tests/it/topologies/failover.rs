@@ -145,7 +145,7 @@ struct Ledger {
     /// Ended by a release that was acknowledged.
     released: usize,
     /// Reported by `lost()`.
-    told: usize,
+    reported: usize,
     /// Ended by a release without an answer, which is carried on.
     unknown: usize,
     /// Requests without a grant: answered by an error of the outage.
@@ -174,16 +174,16 @@ async fn contend(place: usize, client: Client, mut order: watch::Receiver<Order>
             sleep(Duration::from_millis(5)).await;
             order.wait_for(|order| *order != Order::Hold).await.unwrap();
         };
-        let told = tokio::select! {
+        let reported = tokio::select! {
             _ = guard.lost() => true,
             () = done => false,
         };
         let released = within("an answer to the release", guard.release()).await;
         let mut ledger = ledger.lock().unwrap();
         match released {
-            _ if told => ledger.told += 1,
+            _ if reported => ledger.reported += 1,
             Ok(()) => ledger.released += 1,
-            Err(error) if error.is_lost() => panic!("a hold was lost, and nobody told: {error}"),
+            Err(error) if error.is_lost() => panic!("a hold was lost, and nobody reported: {error}"),
             Err(_) => ledger.unknown += 1,
         }
     }
@@ -226,9 +226,9 @@ async fn sixteen_contenders_outlive_failovers() {
         everybody_was_granted(&ledger).await;
         order.send_replace(Order::End);
         within("every contender ends", contenders.join_all()).await;
-        let Ledger { fences, released, told, unknown, refused, .. } = &*ledger.lock().unwrap();
+        let Ledger { fences, released, reported, unknown, refused, .. } = &*ledger.lock().unwrap();
         println!(
-            "{}: {failovers} failovers in {:?}: {} grants: {released} released, {told} told of their loss, {unknown} \
+            "{}: {failovers} failovers in {:?}: {} grants: {released} released, {reported} reported of their loss, {unknown} \
              releases unanswered; {refused} requests refused",
             pair.url(),
             started.elapsed(),

@@ -30,7 +30,7 @@ async fn next(queue: &Queue<Vec<u8>>) -> (Vec<u8>, u64) {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "starts clusters and sentinels; cargo xtask test"]
-async fn a_failover_may_lose_a_push_and_the_queue_goes_on() {
+async fn a_failover_may_lose_a_push_and_the_queue_continues() {
     for (start, library) in Pair::all().into_iter().zip(LIBRARIES) {
         let mut pair = start();
         let client = client(library, &pair.url()).await;

@@ -14,7 +14,7 @@ use tenure_conformance::{
 use crate::backend::{Backend, VARIABLE};
 use crate::exit::Failure;
 use crate::messages::flush;
-use crate::speak::{Format, Voice};
+use crate::printer::{Format, Printer};
 use crate::worker;
 
 /// How long messages are waited for when the suite is ended.
@@ -28,7 +28,7 @@ pub(super) enum Order {
     Run(usize),
 }
 
-pub(super) async fn run(filters: &[String], order: Order, backend: &Backend, voice: Voice) -> Result<u8, Failure> {
+pub(super) async fn run(filters: &[String], order: Order, backend: &Backend, printer: Printer) -> Result<u8, Failure> {
     check_filters(filters.iter().map(String::as_str)).map_err(Failure::usage)?;
     let maker: Arc<dyn HarnessMaker> = Arc::new(UrlMaker::of(backend).await?);
     let wanted = |id: &str| filters.is_empty() || filters.iter().any(|part| id.contains(part.as_str()));
@@ -43,30 +43,30 @@ pub(super) async fn run(filters: &[String], order: Order, backend: &Backend, voi
                 Selection::Run | Selection::ExpectFail(_) => None,
             };
             let (case, proves) = (listed.case.id, listed.case.proves);
-            match voice.format {
-                Format::Json => voice.json(&ListedView { case, proves, left_out })?,
+            match printer.format {
+                Format::Json => printer.json(&ListedView { case, proves, left_out })?,
                 Format::Text => {
                     let left_out = left_out.map(|why| format!(" (left out: {why})")).unwrap_or_default();
-                    voice.print(&format!("{case}: {proves}{left_out}"))?;
+                    printer.print(&format!("{case}: {proves}{left_out}"))?;
                 }
             }
         }
         return Ok(0);
     };
-    voice.note(&format!(
+    printer.note(&format!(
         "running {} cases on {}; they write names that begin with tc-, and some stay until they expire",
         listed.len(),
         maker.id()
     ));
     let mut options = Options { only: filters.to_vec(), jobs: Some(jobs), ..Options::default() };
-    if voice.format == Format::Text {
-        options.progress = Some(Progress::new(move |case, report| tell(case.id, report, voice)));
+    if printer.format == Format::Text {
+        options.progress = Some(Progress::new(move |case, report| tell(case.id, report, printer)));
     }
     // Each case has a thread and a runtime of its own; this one has nothing else to do.
     let report = run_all(&maker, &options);
-    match voice.format {
-        Format::Json => voice.json(&report)?,
-        Format::Text => voice.print(report.to_string().trim_end())?,
+    match printer.format {
+        Format::Json => printer.json(&report)?,
+        Format::Text => printer.print(report.to_string().trim_end())?,
     }
     Ok(if report.failed == 0 && report.passed + report.refused > 0 { 0 } else { 1 })
 }
@@ -79,7 +79,7 @@ struct ListedView {
     left_out: Option<String>,
 }
 
-fn tell(id: &str, report: &CaseReport, voice: Voice) {
+fn tell(id: &str, report: &CaseReport, printer: Printer) {
     let word = match report.outcome {
         Outcome::Passed => "passed",
         Outcome::Refused => "refused",
@@ -88,9 +88,9 @@ fn tell(id: &str, report: &CaseReport, voice: Voice) {
         Outcome::Failed => "FAILED",
     };
     let reason = report.reason.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
-    if let Err(failure) = voice.print(&format!("{word:<9} {id} ({} ms){reason}", report.ms)) {
+    if let Err(failure) = printer.print(&format!("{word:<9} {id} ({} ms){reason}", report.ms)) {
         // The suite offers no other way to end it early.
-        let exit = voice.fail(&failure);
+        let exit = printer.fail(&failure);
         flush(FAREWELL);
         std::process::exit(exit.into());
     }

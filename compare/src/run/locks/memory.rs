@@ -11,7 +11,7 @@ const AT_ONCE: usize = 100;
 
 pub(super) fn run(bench: &mut Bench) -> Outcome {
     let pin = bench.pins.shared.clone();
-    let note = "A client's pair has what locks on a network have: a lease with a deadline, renewal, a loss that is told, \
+    let note = "A client's pair has what locks on a network have: a lease with a deadline, renewal, a loss that is reported, \
                 clean-up after cancellation. The driver alone has leases and fences.";
     let columns = &[("p50_us", "p50 µs"), ("client_us", "CPU µs"), ("allocations", "allocations")];
     let mut section = Section::new("memory", "In memory: uncontended pair, one task", note, columns);

@@ -49,11 +49,11 @@ pub(in crate::cases) const CASES: &[Case] = &[
         late_receive
     ),
     case!(
-        "queue/failed-settlement-goes-on",
+        "queue/failed-settlement-continues",
         "An acknowledgement that fails on its way is reported, and carried out in the background.",
         ["P57"],
         [Need::Queue],
-        settlement_goes_on
+        settlement_continues
     ),
     case!(
         "queue/lost-reply-of-settlement",
@@ -188,7 +188,7 @@ async fn late_receive(context: &mut Context) -> CaseResult {
     Ok(())
 }
 
-async fn settlement_goes_on(context: &mut Context) -> CaseResult {
+async fn settlement_continues(context: &mut Context) -> CaseResult {
     let (bench, layer, other) = layered(context).await?;
     other.raw.store(message("x")).await?;
     let delivery = bench.queue.receive().await?;

@@ -104,11 +104,11 @@ pub(in crate::cases) const CASES: &[Case] = &[
         last_failure
     ),
     case!(
-        "queue/loss-is-told",
+        "queue/loss-is-reported",
         "A receiver whose backend is silent is notified of the lost lease before another one can get the message.",
         ["P56"],
         [Need::Queue],
-        loss_is_told
+        loss_is_reported
     ),
     case!(
         "queue/extension-by-hand",
@@ -311,23 +311,23 @@ async fn returned_for_later(context: &mut Context) -> CaseResult {
 async fn last_failure(context: &mut Context) -> CaseResult {
     let bench = bench(context).await?;
     bench.queue.push(&b"x".to_vec()).await?;
-    let told = |delivery: &Delivery<Vec<u8>>| delivery.last_failure().map(|reason| reason.as_str().to_owned());
+    let reported = |delivery: &Delivery<Vec<u8>>| delivery.last_failure().map(|reason| reason.as_str().to_owned());
     let first = bench.queue.receive().await?;
-    assert_eq!(told(&first), None);
+    assert_eq!(reported(&first), None);
     first.nack_because(Duration::ZERO, Some(Reason::new("no 1")?)).await?;
     let second = bench.queue.receive().await?;
-    assert_eq!(told(&second).as_deref(), Some("no 1"));
+    assert_eq!(reported(&second).as_deref(), Some("no 1"));
     second.give_back().await?;
     let third = bench.queue.receive().await?;
-    assert_eq!(told(&third).as_deref(), Some("no 1"), "a return says nothing");
+    assert_eq!(reported(&third).as_deref(), Some("no 1"), "a return says nothing");
     third.nack(Duration::ZERO).await?;
     let fourth = bench.queue.receive().await?;
-    assert_eq!(told(&fourth), None, "it failed without a reason");
+    assert_eq!(reported(&fourth), None, "it failed without a reason");
     fourth.ack().await?;
     Ok(())
 }
 
-async fn loss_is_told(context: &mut Context) -> CaseResult {
+async fn loss_is_reported(context: &mut Context) -> CaseResult {
     let (layer, other) = (context.layer().await?, bench(context).await?);
     let client = context.client_over(layer.backend()).build()?;
     let held = lease(context, 800);
@@ -352,8 +352,8 @@ async fn by_hand(context: &mut Context) -> CaseResult {
     let short = lease(context, 500);
     bench.raw.store(message("x")).await?;
     let delivery = bench.queue.clone().lease(short.get()).receive().await?;
-    for _ in 0..4 {
-        context.pass(short.get() / 2).await;
+    for _ in 0..6 {
+        context.pass(short.get() / 4).await;
         delivery.extend(short.get()).await?;
         other.raw.nothing("the lease was extended").await?;
     }

@@ -65,7 +65,7 @@ async fn lock_by_value(context: &mut Context) -> CaseResult {
                 let taken = lock.try_acquire().await?.is_none();
                 tokio::time::sleep(takes).await;
                 inside.fetch_sub(1, Ordering::SeqCst);
-                let _told = tell.send((job.value[0], job.lock_fence, job.attempt, before, taken));
+                let _sent = tell.send((job.value[0], job.lock_fence, job.attempt, before, taken));
                 Ok::<_, tenure_core::Error>(())
             }
         })?);
@@ -105,7 +105,7 @@ async fn lock_by_value_fails(context: &mut Context) -> CaseResult {
         _ => None,
     });
     let worker = worker.start(move |job: Job<Vec<u8>>| {
-        let _told = tell.send((job.value, job.lock_fence));
+        let _sent = tell.send((job.value, job.lock_fence));
         async {}
     })?;
     for text in ["panics", "nameless", "none"] {
@@ -136,7 +136,7 @@ async fn lock_follows_the_lease(context: &mut Context) -> CaseResult {
     other.queue.push(&b"x".to_vec()).lock(name.as_bytes()).await?;
     let (tell, mut begun) = mpsc::unbounded_channel();
     let dying = queue.worker().start(move |job: Job<Vec<u8>>| {
-        let _told = tell.send(job.lock_fence);
+        let _sent = tell.send(job.lock_fence);
         std::future::pending::<()>()
     })?;
     let first = context.within(context.soon(), "begun", begun.recv()).await?.flatten();

@@ -87,7 +87,7 @@ async fn lock_per_message(context: &mut Context) -> CaseResult {
                 clashes.fetch_add(inside.fetch_add(1, Ordering::SeqCst), Ordering::SeqCst);
                 tokio::time::sleep(takes).await;
                 inside.fetch_sub(1, Ordering::SeqCst);
-                let _told = tell.send((job.lock_fence, job.attempt));
+                let _sent = tell.send((job.lock_fence, job.attempt));
             }
         })?);
     }
@@ -118,7 +118,7 @@ async fn without_attempt(context: &mut Context) -> CaseResult {
     other.raw.store(attempts(with_lock("x", &name), 1)).await?;
     let (tell, mut seen) = mpsc::unbounded_channel();
     let worker = bench.queue.worker().lock_back_off(back_off).start(move |job: Job<Vec<u8>>| {
-        let _told = tell.send((job.attempt, job.cause));
+        let _sent = tell.send((job.attempt, job.cause));
         async {}
     })?;
     let parked = async || worker.stats().parked >= 3;
@@ -143,7 +143,7 @@ async fn comes_when_free(context: &mut Context) -> CaseResult {
     bench.queue.push(&b"pushed".to_vec()).parked(name.as_bytes(), hour).await?;
     let (tell, mut seen) = mpsc::unbounded_channel();
     let worker = other.queue.worker().lock_back_off(hour).start(move |job: Job<Vec<u8>>| {
-        let _told = tell.send((job.value, job.attempt, job.cause, job.lock_fence.is_some()));
+        let _sent = tell.send((job.value, job.attempt, job.cause, job.lock_fence.is_some()));
         async {}
     })?;
     context.pass(span(context, 300)).await;
@@ -198,7 +198,7 @@ async fn or_park(context: &mut Context) -> CaseResult {
     assert!(matches!(parked, OrPark::Parked(Pushed::Stored(_))), "{parked:?}");
     let (tell, mut seen) = mpsc::unbounded_channel();
     let worker = bench.queue.worker().lock_back_off(span(context, 200)).start(move |job: Job<Vec<u8>>| {
-        let _told = tell.send((job.value, job.lock_fence));
+        let _sent = tell.send((job.value, job.lock_fence));
         async {}
     })?;
     context.pass(span(context, 500)).await;
@@ -224,7 +224,7 @@ async fn lost_lock(context: &mut Context) -> CaseResult {
     let policy = RetryPolicy::fixed(Duration::ZERO);
     let worker = queue.worker().retry(policy).lock_ttl(ttl).lock_back_off(span(context, 100)).start(
         move |job: Job<Vec<u8>>| {
-            let _told = tell.send(job.attempt);
+            let _sent = tell.send(job.attempt);
             async move {
                 if job.attempt == 1 {
                     std::future::pending::<()>().await;

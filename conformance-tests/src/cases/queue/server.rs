@@ -75,8 +75,8 @@ async fn pause(context: &mut Context) -> CaseResult {
     context.pass(span(context, 1_500)).await;
     assert!(!waiting.is_finished(), "the pause ended the wait");
     healer.heal().await?;
-    let told = context.within(context.soon(), "the acknowledgement is answered", acknowledged).await??;
-    assert!(!matches!(told, Ok(Settled::Stale)), "it was the first settlement");
+    let reported = context.within(context.soon(), "the acknowledgement is answered", acknowledged).await??;
+    assert!(!matches!(reported, Ok(Settled::Stale)), "it was the first settlement");
     answers(context, &bench.raw).await?;
     bench.raw.store(message("next")).await?;
     let next = context.within(FALLBACK + context.soon(), "delivered", waiting).await???;

@@ -69,11 +69,11 @@ async fn expired(context: &mut Context) -> CaseResult {
     }
     assert_eq!((came, dead), (vec!["longer".to_owned()], 5));
     let letters = raw.driver.dead_list(&raw.name, None, 10).await?.letters;
-    let mut told: Vec<_> = letters.iter().map(|l| (l.payload.as_bytes(), l.cause, l.attempt)).collect();
-    told.sort_by_key(|(text, ..)| *text);
+    let mut reported: Vec<_> = letters.iter().map(|l| (l.payload.as_bytes(), l.cause, l.attempt)).collect();
+    reported.sort_by_key(|(text, ..)| *text);
     let letter = |text: &'static str, attempt| (text.as_bytes(), DeadCause::Expired, attempt);
     let expected = [letter("crashed", 1), letter("never", 0), letter("put off", 0), letter("retried", 1)];
-    assert_eq!(told, [&expected[..], &[letter("returned", 0)]].concat());
+    assert_eq!(reported, [&expected[..], &[letter("returned", 0)]].concat());
     assert_eq!(raw.counts().await?, (0, 0, 1, 5));
     Ok(())
 }

@@ -45,7 +45,7 @@ pub(in crate::cases) const CASES: &[Case] = &[
         not_adopted_twice
     ),
     case!(
-        "queue/turn-nobody-takes-up",
+        "queue/turn-not-taken-up",
         "A turn that no receiver takes up ends after 2 s, and the next waiter has the lock; the message is handled later.",
         ["P1", "P53", "P55"],
         [Need::Queue, Need::FollowsLock],
@@ -143,7 +143,7 @@ async fn contended(context: &mut Context, request: impl AsyncFn(&Bench, &LockNam
         let (within, tell) = (within.clone(), tell.clone());
         async move {
             within.stay(Duration::from_millis(1)).await;
-            let _told = tell.send((job.value, job.attempt, job.lock_fence.is_some()));
+            let _sent = tell.send((job.value, job.attempt, job.lock_fence.is_some()));
         }
     })?;
     let start = Instant::now();
@@ -195,7 +195,7 @@ async fn is_adopted(context: &mut Context) -> CaseResult {
     let (_, turn) = given(context, &other, &name, 1_000).await?;
     let (tell, mut begun) = mpsc::unbounded_channel();
     let worker = bench.queue.worker().start(move |job: Job<Vec<u8>>| {
-        let _told = tell.send((job.lock_fence, job.cause, job.attempt));
+        let _sent = tell.send((job.lock_fence, job.cause, job.attempt));
         tokio::time::sleep(ttl * 2)
     })?;
     let first = context.within(context.soon(), "begun", begun.recv()).await?;
@@ -262,7 +262,7 @@ async fn nobody_takes_up(context: &mut Context) -> CaseResult {
     next.release().await?;
     let (tell, mut seen) = mpsc::unbounded_channel();
     let worker = bench.queue.worker().start(move |job: Job<Vec<u8>>| {
-        let _told = tell.send((job.attempt, job.lock_fence));
+        let _sent = tell.send((job.attempt, job.lock_fence));
         async {}
     })?;
     let (attempt, held) = context.within(context.soon(), "handled", seen.recv()).await?.expect("handled");
@@ -302,7 +302,7 @@ async fn needs_a_receiver(context: &mut Context) -> CaseResult {
     let (bench, other) = (bench(context).await?, bench(context).await?);
     let (begun, mut busy) = mpsc::unbounded_channel();
     let worker = bench.queue.worker().concurrency(1).start(move |_: Job<Vec<u8>>| {
-        let _told = begun.send(());
+        let _sent = begun.send(());
         std::future::pending::<()>()
     })?;
     bench.queue.push(&b"long".to_vec()).await?;

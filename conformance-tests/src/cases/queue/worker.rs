@@ -94,9 +94,9 @@ async fn extends(context: &mut Context) -> CaseResult {
     let worker = bench.queue.clone().lease(short.get()).worker().start(move |job: Job<Vec<u8>>| {
         let done = done.clone();
         async move {
-            let _told = done.send(job.attempt);
+            let _sent = done.send(job.attempt);
             tokio::time::sleep(short.get() * 5).await;
-            let _told = done.send(job.attempt);
+            let _sent = done.send(job.attempt);
         }
     })?;
     assert_eq!(context.within(context.soon(), "received", handled.recv()).await?, Some(1));
@@ -118,7 +118,7 @@ struct Life(Instant, mpsc::UnboundedSender<Duration>);
 
 impl Drop for Life {
     fn drop(&mut self) {
-        let _told = self.1.send(self.0.elapsed());
+        let _sent = self.1.send(self.0.elapsed());
     }
 }
 
@@ -152,7 +152,7 @@ async fn retries(context: &mut Context) -> CaseResult {
     other.raw.store(attempts(message("x"), 3)).await?;
     let (tell, mut tries) = mpsc::unbounded_channel();
     let worker = bench.queue.worker().retry(RetryPolicy::fixed(wait)).start(move |job: Job<Vec<u8>>| {
-        let _told = tell.send((job.attempt, Instant::now()));
+        let _sent = tell.send((job.attempt, Instant::now()));
         async move { Err::<(), _>(format!("failed {}", job.attempt)) }
     })?;
     let mut last: Option<Instant> = None;
@@ -181,7 +181,7 @@ async fn panics(context: &mut Context) -> CaseResult {
             if job.attempt == 1 {
                 std::panic::resume_unwind(Box::new("on purpose")); // without a message on the screen
             }
-            let _told = tell.send((job.attempt, job.cause));
+            let _sent = tell.send((job.attempt, job.cause));
         }
     })?;
     other.raw.push(&[message("a"), message("b")]).await?;
@@ -291,7 +291,7 @@ async fn codec_panics(context: &mut Context) -> CaseResult {
     bench.raw.push(&["soup", "snail", "cake"].map(message)).await?;
     let worker = meals.worker().concurrency(1).undecodable(Undecodable::Dead);
     let worker = worker.start(move |job: Job<Vec<u8>>| {
-        let _told = tell.send(job.value);
+        let _sent = tell.send(job.value);
         async {}
     })?;
     for meal in ["soup", "cake"] {
@@ -312,7 +312,7 @@ async fn puts_off(context: &mut Context) -> CaseResult {
     other.raw.store(attempts(message("x"), 1)).await?;
     let (tell, mut tries) = mpsc::unbounded_channel();
     let worker = bench.queue.worker().start(move |job: Job<Vec<u8>>| {
-        let _told = tell.send((job.attempt, Instant::now()));
+        let _sent = tell.send((job.attempt, Instant::now()));
         let said = if times.fetch_add(1, Ordering::SeqCst) < 2 { Outcome::Later(wait) } else { Outcome::Done };
         async move { said }
     })?;
@@ -336,7 +336,7 @@ async fn share(context: &mut Context) -> CaseResult {
     for _ in 0..3 {
         let (bench, tell) = (bench(context).await?, tell.clone());
         workers.push(bench.queue.worker().concurrency(5).start(move |job: Job<Vec<u8>>| {
-            let _told = tell.send(job.value);
+            let _sent = tell.send(job.value);
             async {}
         })?);
     }

@@ -159,7 +159,7 @@ async fn a_lease_ends_once_and_for_the_first_reason() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_watches_a_lease_learns_of_its_end_at_once() {
+async fn a_client_that_watches_a_lease_learns_of_its_end_at_once() {
     let (lost, passed) = (lease(TTL), reentrant());
     let (second, now) = (entry(TTL), LeaseInstant::now());
     let over = passed.watch(&second.token);
@@ -175,7 +175,7 @@ async fn whoever_watches_a_lease_learns_of_its_end_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_told_of_one_entry_changes_no_other() {
+async fn an_answer_for_one_entry_changes_no_other() {
     let (lease, now) = (reentrant(), LeaseInstant::now());
     let (first, second, stranger) = (lease.holder().unwrap(), entry(TTL), OwnerToken::random());
     let token = second.token;

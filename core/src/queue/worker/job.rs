@@ -416,7 +416,7 @@ impl Observer {
     }
 
     /// Counts an event, and calls the user's hook. A panic of the hook is ignored: it was printed.
-    pub(super) fn tell(&self, event: &WorkerEvent) {
+    pub(super) fn emit(&self, event: &WorkerEvent) {
         // Counted before the hook, which may read the counts; the lock is free by then.
         self.locked().note(event);
         if let Some(hook) = &self.hook {

@@ -96,7 +96,7 @@ pub struct Worker {
 }
 
 /// The shared state of all tasks of one worker.
-struct Crew<T> {
+struct WorkerContext<T> {
     settings: Settings<T>,
     handler: Handler<T>,
     observer: Arc<Observer>,
@@ -109,17 +109,17 @@ fn start<T: Send + Sync + 'static>(settings: Settings<T>, handler: Handler<T>) -
     };
     let (stage, observer) = (watch::Sender::new(Stage::Working), Arc::new(Observer::new(settings.hook.clone())));
     let queue = settings.queue.name().clone();
-    let crew = Arc::new(Crew { settings, handler, observer: Arc::clone(&observer), stage: stage.clone() });
+    let context = Arc::new(WorkerContext { settings, handler, observer: Arc::clone(&observer), stage: stage.clone() });
     let task = runtime.spawn(async move {
-        telemetry::worker_started(crew.settings.queue.name(), crew.settings.concurrency);
+        telemetry::worker_started(context.settings.queue.name(), context.settings.concurrency);
         let over = tokio::select! {
             biased;
-            over = work(&crew) => over,
-            never = look(&crew.settings) => match never {},
+            over = work(&context) => over,
+            never = look(&context.settings) => match never {},
         };
-        telemetry::worker_stopped(crew.settings.queue.name(), crew.observer.stats().by_outcome());
+        telemetry::worker_stopped(context.settings.queue.name(), context.observer.stats().by_outcome());
         // After `work`, which returns when no handler runs any more: no event follows this one.
-        crew.observer.tell(&WorkerEvent::Stopped { error: over.as_ref().err().cloned() });
+        context.observer.emit(&WorkerEvent::Stopped { error: over.as_ref().err().cloned() });
         over
     });
     Ok(Worker { queue, stage, observer, task: Some(task), over: Ok(()) })
@@ -130,11 +130,11 @@ async fn look<T: 'static>(settings: &Settings<T>) -> Infallible {
     let Some(every) = settings.depth_every.get().copied().flatten() else { return pending().await };
     loop {
         tokio::time::sleep(every).await;
-        let _ = settings.queue.stats().await; // the gauge keeps what it was told last
+        let _ = settings.queue.stats().await; // the gauge keeps what it was reported last
     }
 }
 
-impl<T> Crew<T> {
+impl<T> WorkerContext<T> {
     /// Resolves when the worker is at this stage, or a later one.
     async fn reaches(&self, stage: Stage) {
         // The sender lives in `self`, so waiting cannot fail.
@@ -143,15 +143,15 @@ impl<T> Crew<T> {
 }
 
 /// Works until it is stopped or refused, and then until the last handler has ended.
-async fn work<T: Send + Sync + 'static>(crew: &Arc<Crew<T>>) -> Result<()> {
+async fn work<T: Send + Sync + 'static>(context: &Arc<WorkerContext<T>>) -> Result<()> {
     let mut running = JoinSet::new();
     let over = tokio::select! {
         biased;
-        () = crew.reaches(Stage::Draining) => Ok(()),
-        over = take(crew, &mut running) => over,
+        () = context.reaches(Stage::Draining) => Ok(()),
+        over = take(context, &mut running) => over,
     };
     // Also when it stops by itself: handlers want to know.
-    crew.stage.send_if_modified(|stage| {
+    context.stage.send_if_modified(|stage| {
         let before = std::mem::replace(stage, Stage::Draining.max(*stage));
         before != *stage
     });
@@ -162,8 +162,8 @@ async fn work<T: Send + Sync + 'static>(crew: &Arc<Crew<T>>) -> Result<()> {
 }
 
 /// Takes as many messages as there is room for, again and again, until the queue refuses.
-async fn take<T: Send + Sync + 'static>(crew: &Arc<Crew<T>>, running: &mut JoinSet<()>) -> Result<()> {
-    let Settings { queue, concurrency, .. } = &crew.settings;
+async fn take<T: Send + Sync + 'static>(context: &Arc<WorkerContext<T>>, running: &mut JoinSet<()>) -> Result<()> {
+    let Settings { queue, concurrency, .. } = &context.settings;
     loop {
         // Before the request: a message without a free handler would use up its lease waiting for one.
         while running.len() >= *concurrency {
@@ -171,15 +171,15 @@ async fn take<T: Send + Sync + 'static>(crew: &Arc<Crew<T>>, running: &mut JoinS
         }
         let room = (concurrency - running.len()).min(queue.fetcher.remote.caps.batch);
         let passed_over = |claim: &InFlight, time, how| {
-            crew.observer.tell(&WorkerEvent::PassedOver { id: claim.raw.id.clone(), time, how });
+            context.observer.emit(&WorkerEvent::PassedOver { id: claim.raw.id.clone(), time, how });
         };
         match queue.receive_noting(room, passed_over).await {
             Ok(deliveries) => deliveries.into_iter().for_each(|delivery| {
-                running.spawn(handle(Arc::clone(crew), delivery));
+                running.spawn(handle(Arc::clone(context), delivery));
             }),
             Err(error) if error.kind() == ErrorKind::Closed => return Ok(()),
             Err(error) => {
-                crew.observer.tell(&WorkerEvent::ReceiveFailed { error: error.clone() });
+                context.observer.emit(&WorkerEvent::ReceiveFailed { error: error.clone() });
                 if !error.is_transient() {
                     telemetry::worker_refused(queue.name(), &error);
                     return Err(error);
@@ -289,25 +289,25 @@ where
 }
 
 /// Handles one message, from the delivery to its settlement.
-async fn handle<T: Send + Sync + 'static>(crew: Arc<Crew<T>>, mut delivery: Delivery<T>) {
+async fn handle<T: Send + Sync + 'static>(context: Arc<WorkerContext<T>>, mut delivery: Delivery<T>) {
     let (id, attempt, begun) = (delivery.id().clone(), delivery.attempt(), Instant::now());
-    crew.observer.tell(&WorkerEvent::Began { id: id.clone(), attempt, late: delivery.late() });
+    context.observer.emit(&WorkerEvent::Began { id: id.clone(), attempt, late: delivery.late() });
     let mut guard = None;
     // Also what is dropped in there may panic.
-    let handled = AssertUnwindSafe(attempted(&crew, &mut delivery, &mut guard)).catch_unwind().await;
+    let handled = AssertUnwindSafe(attempted(&context, &mut delivery, &mut guard)).catch_unwind().await;
     let panicked = |panic: &_| Ending::Panicked(because(&format!("the handler panicked: {}", text(panic))));
     // Checked before the settlement, which the backend would refuse: the message would then wait for its lease.
-    let ending = possible(&crew.settings, handled.unwrap_or_else(|panic| panicked(&*panic)));
+    let ending = possible(&context.settings, handled.unwrap_or_else(|panic| panicked(&*panic)));
     let took = begun.elapsed();
-    crew.settings.queue.fetcher.remote.meters.processed(took);
+    context.settings.queue.fetcher.remote.meters.processed(took);
     if ending == Ending::Said(Outcome::End) {
         delivery.claim_mut().end_recurrence();
     }
-    let how = settlement(&crew.settings, &delivery, &ending);
+    let how = settlement(&context.settings, &delivery, &ending);
     let occurrence = delivery.claim().occurrence_end(&how);
     // Before the lock is released: the next message of the lock must not begin while this one could be delivered again.
     let settled = delivery.settle(how).await;
-    crew.observer.tell(&WorkerEvent::Ended { id, attempt, ending, took, occurrence, settled });
+    context.observer.emit(&WorkerEvent::Ended { id, attempt, ending, took, occurrence, settled });
     if let Some(guard) = guard {
         let _ = guard.release().await; // what fails here goes on in the background
     }
@@ -315,7 +315,7 @@ async fn handle<T: Send + Sync + 'static>(crew: Arc<Crew<T>>, mut delivery: Deli
 
 /// Decodes the message, takes its lock and lets the handler work, as long as lease, lock and worker last.
 async fn attempted<T: Send + Sync + 'static>(
-    crew: &Crew<T>,
+    context: &WorkerContext<T>,
     delivery: &mut Delivery<T>,
     guard: &mut Option<LockGuard>,
 ) -> Ending {
@@ -323,26 +323,26 @@ async fn attempted<T: Send + Sync + 'static>(
         Ok(value) => value,
         Err(error) => return Ending::Undecodable(because(&format!("undecodable: {error}"))),
     };
-    match lock_for(&crew.settings, delivery, &value).await {
+    match lock_for(&context.settings, delivery, &value).await {
         Needed::None => {}
         Needed::Held(held) => *guard = Some(held),
         Needed::Busy(lock) => return Ending::LockTaken(lock),
         Needed::Refused(reason) => return Ending::LockFailed(reason),
     }
-    let job = Job::new(value, delivery, guard.as_ref().map(LockGuard::fence), crew.stage.subscribe());
-    let work = async { (crew.handler)(job).await };
+    let job = Job::new(value, delivery, guard.as_ref().map(LockGuard::fence), context.stage.subscribe());
+    let work = async { (context.handler)(job).await };
     // The order matters: every reason to stop comes before `work`, which must not take a step after a loss. The time
     // limit comes after it, so that work which is done in time counts as done.
     tokio::select! {
         biased;
-        () = crew.reaches(Stage::Aborting) => Ending::Stopped,
-        () = keep(&crew.settings, delivery) => Ending::LeaseLost,
+        () = context.reaches(Stage::Aborting) => Ending::Stopped,
+        () = keep(&context.settings, delivery) => Ending::LeaseLost,
         () = lock_lost(guard.as_ref()) => Ending::LockLost,
         // Timers are late after a suspend, or when something blocked the runtime. The clock is not.
         () = at_each_poll(|| delivery.is_lost()) => Ending::LeaseLost,
         () = at_each_poll(|| guard.as_ref().is_some_and(|guard| !guard.is_held())) => Ending::LockLost,
         said = work => Ending::Said(said),
-        () = passed(crew.settings.handler_timeout) => Ending::TimedOut,
+        () = passed(context.settings.handler_timeout) => Ending::TimedOut,
     }
 }
 

@@ -24,7 +24,7 @@ pub trait Outside {
     fn fences(&mut self, count: u32) -> FencingToken;
 
     /// Wakes a waiter, or hands it a lease.
-    fn tell(&mut self, waiter: &OwnerToken, given: Option<Given>) -> Heard;
+    fn signal(&mut self, waiter: &OwnerToken, given: Option<Given>) -> Heard;
 
     /// Remembers that the token was abandoned.
     fn bury(&mut self, token: &OwnerToken);
@@ -78,8 +78,8 @@ impl<O: Outside> Rows for InRecord<'_, O> {
         Ok(self.outside.fences(count))
     }
 
-    fn tell(&mut self, waiter: &Waiter<()>, given: Option<Given>) -> Result<Heard, Infallible> {
-        Ok(self.outside.tell(&waiter.token, given))
+    fn signal(&mut self, waiter: &Waiter<()>, given: Option<Given>) -> Result<Heard, Infallible> {
+        Ok(self.outside.signal(&waiter.token, given))
     }
 
     fn bury(&mut self, token: &OwnerToken) -> Result<(), Infallible> {

@@ -79,7 +79,7 @@ pub trait Rows {
     fn fences(&mut self, count: u32) -> Result<FencingToken, Self::Error>;
 
     /// Wakes a waiter, or hands it a lease; at the latest when the changes of the request are stored.
-    fn tell(&mut self, waiter: &Waiter<Self::Place>, given: Option<Given>) -> Result<Heard, Self::Error>;
+    fn signal(&mut self, waiter: &Waiter<Self::Place>, given: Option<Given>) -> Result<Heard, Self::Error>;
 
     /// Remembers that the token was abandoned.
     fn bury(&mut self, token: &OwnerToken) -> Result<(), Self::Error>;

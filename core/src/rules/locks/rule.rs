@@ -209,7 +209,7 @@ impl<'a, R: Rows> Rule<'a, R> {
             }
             None => None,
         };
-        match (self.rows.tell(&head, given)?, given) {
+        match (self.rows.signal(&head, given)?, given) {
             (Heard::Never, _) => {
                 self.rows.drop_deaf(&head)?;
                 return Ok(false);
@@ -239,7 +239,7 @@ impl<'a, R: Rows> Rule<'a, R> {
     /// notified.
     fn tell_behind(&mut self, mut waiter: Waiter<R::Place>) -> Result<(), R::Error> {
         while let Some(next) = self.rows.behind(&waiter)? {
-            if matches!(self.rows.tell(&next, None)?, Heard::Yes | Heard::Perhaps) {
+            if matches!(self.rows.signal(&next, None)?, Heard::Yes | Heard::Perhaps) {
                 break;
             }
             waiter = next;

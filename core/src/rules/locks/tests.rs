@@ -27,7 +27,7 @@ struct Bench {
 struct World {
     fence: u64,
     /// The last notified waiter, and the hold that it was given.
-    told: Option<(OwnerToken, Option<Given>)>,
+    reported: Option<(OwnerToken, Option<Given>)>,
     deaf: Vec<OwnerToken>,
     /// Waiters without a listener at the moment.
     absent: Vec<OwnerToken>,
@@ -40,14 +40,14 @@ impl Outside for &mut World {
         FencingToken::new(self.fence).unwrap()
     }
 
-    fn tell(&mut self, waiter: &OwnerToken, given: Option<Given>) -> Heard {
+    fn signal(&mut self, waiter: &OwnerToken, given: Option<Given>) -> Heard {
         if self.deaf.contains(waiter) {
             return Heard::Never;
         }
         if self.absent.contains(waiter) {
             return Heard::ByNobody;
         }
-        self.told = Some((*waiter, given));
+        self.reported = Some((*waiter, given));
         Heard::Yes
     }
 
@@ -125,7 +125,7 @@ impl Bench {
 
     /// The waiter notified since the last look.
     fn woken(&mut self) -> Option<OwnerToken> {
-        self.world.told.take().map(|(token, _)| token)
+        self.world.reported.take().map(|(token, _)| token)
     }
 }
 
@@ -374,7 +374,7 @@ fn who_is_known_to_hear_nothing_leaves_the_queue_when_its_turn_comes() {
 }
 
 #[test]
-fn a_wake_up_that_nobody_hears_goes_on_past_those_that_are_known_to_hear_nothing() {
+fn a_wake_up_that_nobody_hears_continues_past_those_that_are_known_to_hear_nothing() {
     let mut bench = Bench::new();
     let [holder, absent, deaf, next] = tokens();
     bench.take(Claimant::Plain, holder);

@@ -110,8 +110,8 @@ fn a_message_is_extended_while_other_tasks_block() {
     on_workers(3, async {
         let client = Client::new(Backend::from(MemoryDriver::new()));
         let queue = client.queue_with("jobs", Text).unwrap().lease(LEASE);
-        let (told, mut endings) = mpsc::unbounded_channel();
-        let worker = queue.worker().on_event(move |event| drop(told.send(event.clone())));
+        let (reported, mut endings) = mpsc::unbounded_channel();
+        let worker = queue.worker().on_event(move |event| drop(reported.send(event.clone())));
         let worker = worker.start(async |_: Job<String>| sleep(BLOCKED).await).unwrap();
         queue.push(&"x".to_owned()).await.unwrap();
         tokio::spawn(async {

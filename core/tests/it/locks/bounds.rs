@@ -92,7 +92,7 @@ async fn what_is_not_undone_counts_against_the_cap() {
 }
 
 #[test]
-fn a_loss_is_told_though_the_tasks_of_the_client_have_ended() {
+fn a_loss_is_reported_though_the_tasks_of_the_client_have_ended() {
     let (_, client) = Stage::default().client();
     let guard = runtime().block_on(async { client.lock("a").fixed_ttl(TTL).acquire().await.unwrap() });
     assert_eq!(runtime().block_on(async { guard.lost().await }), LostReason::Expired);
@@ -168,8 +168,8 @@ async fn an_examination_that_does_not_end_is_given_up() {
     let backend = Backend::new(Arc::new(Stage::default())).with_doctor(Arc::new(Slow));
     let client = Client::builder(backend).op_timeout(TTL).build().unwrap();
     let began = Instant::now();
-    let told = tokio::time::timeout(5 * TTL + Duration::from_secs(1), client.doctor()).await.expect("in time");
-    assert_eq!(told.unwrap_err().kind(), ErrorKind::Unavailable);
+    let reported = tokio::time::timeout(5 * TTL + Duration::from_secs(1), client.doctor()).await.expect("in time");
+    assert_eq!(reported.unwrap_err().kind(), ErrorKind::Unavailable);
     assert!(began.elapsed() >= 5 * TTL, "an examination takes several requests: {:?}", began.elapsed());
 }
 

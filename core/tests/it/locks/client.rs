@@ -124,7 +124,7 @@ async fn a_try_that_finds_the_lock_busy_leaves_nothing_to_undo() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_outage_that_a_short_patience_met_is_told_and_no_silence_of_that_time() {
+async fn an_outage_that_a_short_patience_met_is_reported_and_no_silence_of_that_time() {
     let down = [Step::Fail(ErrorKind::Unavailable); 1000];
     let (_stage, client) = Stage { acquire: steps(down), ..Stage::default() }.client();
     let patience = Duration::from_millis(100); // less than any answer may take

@@ -50,7 +50,7 @@ async fn left_in(driver: &MemoryDriver) -> Inspection {
 }
 
 #[tokio::test(start_paused = true)]
-async fn terms_follow_each_other_and_everybody_is_told() {
+async fn terms_follow_each_other_and_all_are_reported() {
     let driver = MemoryDriver::new();
     let ((_a, first), (_b, second)) = (election(&driver), election(&driver.another_client()));
     let mut observer = election(&driver.another_client()).1.observe().unwrap();
@@ -93,13 +93,13 @@ async fn candidates_of_one_client_with_one_label_are_two_and_each_has_the_term_t
         let leads = other.await.unwrap().unwrap();
         assert!(leads.term() > last);
         last = leads.term();
-        let told = loop {
+        let reported = loop {
             // A moment after the change an observer may still be told of nobody.
-            if let Some(told) = next(&mut observer).await {
-                break told;
+            if let Some(reported) = next(&mut observer).await {
+                break reported;
             }
         };
-        assert_eq!(told, ("same".into(), last.get()), "the leader and the observer speak of one term");
+        assert_eq!(reported, ("same".into(), last.get()), "the leader and the observer speak of one term");
         leads.resign().await.unwrap();
     }
     client.close(SECOND).await.unwrap();
@@ -337,14 +337,14 @@ async fn forced(driver: &MemoryDriver) -> Duration {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_outage_is_unknown_and_not_nobody_and_is_told_once() {
+async fn an_outage_is_unknown_and_not_nobody_and_is_reported_once() {
     let driver = MemoryDriver::new();
     let link = driver.another_client();
     let ((_a, seat), (_b, watching)) = (election(&driver.another_client()), election(&link));
     let leads = seat.candidate("a").campaign().await.unwrap();
-    let told = Some(("a".into(), leads.term().get()));
+    let reported = Some(("a".into(), leads.term().get()));
     let mut observer = watching.observe().unwrap();
-    assert_eq!(next(&mut observer).await, told);
+    assert_eq!(next(&mut observer).await, reported);
     for outage in [true, false] {
         if outage {
             link.faults().outage()
@@ -352,17 +352,17 @@ async fn an_outage_is_unknown_and_not_nobody_and_is_told_once() {
             link.faults().silence()
         }
         assert!(matches!(unknown(&mut observer).await, ErrorKind::Unavailable | ErrorKind::Indeterminate));
-        assert!(timeout(5 * TTL, observer.next()).await.is_err(), "told again");
+        assert!(timeout(5 * TTL, observer.next()).await.is_err(), "reported again");
         link.faults().heal();
         let back = Instant::now();
-        assert_eq!(next(&mut observer).await, told);
+        assert_eq!(next(&mut observer).await, reported);
         assert!(back.elapsed() <= 2 * SECOND, "after {:?}", back.elapsed());
     }
 }
 
 /// etcd's observers may be told of a wrong leader: here of one whose term was over.
 #[tokio::test(start_paused = true)]
-async fn no_observer_is_told_an_older_term() {
+async fn no_observer_receives_an_older_term() {
     let stale = stale::Stale::over(MemoryDriver::new());
     let client = Client::new(tenure_core::driver::Backend::new(Arc::clone(&stale) as _));
     let seat = client.election(SEAT);

@@ -255,7 +255,7 @@ async fn a_silent_backend_ends_a_try_and_a_wait_in_time() {
         assert!(attempt.unwrap_err().is_transient());
         script.start.elapsed() - began
     };
-    let timeout = Duration::from_secs(1); // of each request, unless told
+    let timeout = Duration::from_secs(1); // of each request, unless reported
     let tried = took(lock.try_acquire().await.map(|_| ()), Duration::ZERO).await;
     assert!(tried >= timeout && tried < timeout + Duration::from_millis(100), "{tried:?}");
     for (most, limit) in [(Some(2), 2), (Some(12), 12), (None, 6)] {
@@ -348,7 +348,7 @@ async fn the_callers_patience_covers_the_first_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_outage_at_the_start_is_told() {
+async fn an_outage_at_the_start_is_reported() {
     let (script, client) = Script::client(&[Step::Fail(ErrorKind::Unavailable); 100], &[]);
     let error = client.lock("a").acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);

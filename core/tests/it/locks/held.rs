@@ -91,7 +91,7 @@ impl Census for Circling {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_that_does_not_go_on_ends_and_a_closed_client_asks_for_none() {
+async fn a_list_that_does_not_continue_ends_and_a_closed_client_asks_for_none() {
     let census = Arc::new(Circling::default());
     let backend = Backend::from(MemoryDriver::new()).with_census(Arc::clone(&census) as _);
     let client = Client::new(backend);

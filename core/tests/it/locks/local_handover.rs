@@ -416,7 +416,7 @@ async fn the_last_whose_time_is_up_is_out_of_the_queue() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_ends_the_waiting_for_all_is_told_to_all() {
+async fn what_ends_the_waiting_for_all_is_reported_to_all() {
     let refused = Step::Fail(ErrorKind::Denied);
     let (stage, client) = relaying([Step::Grant, Step::Busy, Step::Busy, refused, Step::Busy]);
     let _first = lock(&client).acquire().await.unwrap();
@@ -471,7 +471,7 @@ async fn closing_ends_all_waits_and_gives_back_what_was_passed_on() {
 }
 
 #[test]
-fn waiters_go_on_when_the_runtime_ends_that_asked_for_them() {
+fn waiters_continue_when_the_runtime_ends_that_asked_for_them() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let (stage, client) = relaying([Step::Grant, Step::Busy, Step::Busy]);
     let (one, other) = (runtime(), runtime());

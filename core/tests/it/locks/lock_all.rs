@@ -105,7 +105,7 @@ async fn a_release_of_several_tells_a_loss_before_other_errors_and_those_before_
         guard.release().await.map_err(|error| (error.kind(), error.name().map(ToString::to_string).unwrap_or_default()))
     };
     assert_eq!(both(&[], &[]).await, Ok(()));
-    for (fails, lost, told) in [
+    for (fails, lost, reported) in [
         (["b"].as_slice(), [].as_slice(), (ErrorKind::Denied, "b")),
         (&["a"], &[], (ErrorKind::Denied, "a")),
         (&["b"], &["a"], (ErrorKind::Lost, "a")),
@@ -113,8 +113,8 @@ async fn a_release_of_several_tells_a_loss_before_other_errors_and_those_before_
         (&[], &["b"], (ErrorKind::Lost, "b")),
         (&[], &["a", "b"], (ErrorKind::Lost, "b")),
     ] {
-        let told = (told.0, told.1.to_owned());
-        assert_eq!(both(fails, lost).await, Err(told), "{fails:?} fail, {lost:?} are lost");
+        let reported = (reported.0, reported.1.to_owned());
+        assert_eq!(both(fails, lost).await, Err(reported), "{fails:?} fail, {lost:?} are lost");
     }
 }
 
@@ -126,7 +126,7 @@ async fn who_waits_for_a_lock_to_be_free_waits_out_what_passes_once_the_lock_was
     let faults = driver.faults();
     faults.fail_next(Operation::Inspect, ErrorKind::Unavailable);
     assert_eq!(lock.until_free().await.unwrap_err().kind(), ErrorKind::Unavailable, "nothing was seen yet");
-    for (fails, told) in [(ErrorKind::Unavailable, None), (ErrorKind::Denied, Some(ErrorKind::Denied))] {
+    for (fails, reported) in [(ErrorKind::Unavailable, None), (ErrorKind::Denied, Some(ErrorKind::Denied))] {
         let lock = lock.clone();
         let waiting = tokio::spawn(async move { lock.until_free().await });
         tokio::time::sleep(SOON).await;
@@ -134,7 +134,7 @@ async fn who_waits_for_a_lock_to_be_free_waits_out_what_passes_once_the_lock_was
         tokio::time::sleep(Duration::from_secs(5)).await;
         waiting.abort(); // no effect on one that has ended
         let ended = waiting.await.ok().and_then(Result::err);
-        assert_eq!(ended.map(|error| error.kind()), told);
+        assert_eq!(ended.map(|error| error.kind()), reported);
     }
     guard.release().await.unwrap();
     lock.until_free().await.unwrap();

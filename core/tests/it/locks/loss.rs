@@ -88,7 +88,7 @@ async fn what_was_passed_on_is_not_lost_with_the_next_holder() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_several_locks_the_first_loss_is_told() {
+async fn of_several_locks_the_first_loss_is_reported() {
     let client = client();
     let locks = client.lock_all(["a", "b"]);
     let guards = locks.clone().acquire().await.unwrap();

@@ -14,7 +14,7 @@ async fn waiter(lock: Lock) -> (JoinHandle<Result<LockGuard>>, WaitProgress) {
     let mut progress = WaitProgress::new();
     let lock = lock.progress(&progress);
     let waiting = tokio::spawn(async move { lock.acquire().await });
-    timeout(SOON, progress.changed()).await.expect("it is told");
+    timeout(SOON, progress.changed()).await.expect("it is reported");
     (waiting, progress)
 }
 
@@ -60,7 +60,7 @@ async fn tasks_of_one_client_count_those_before_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_told_of_a_lock_that_was_free_nor_of_one_attempt() {
+async fn no_event_for_a_lock_that_was_free_or_for_a_single_attempt() {
     let client = Client::new(MemoryDriver::new());
     let mut progress = WaitProgress::new();
     let lock = client.lock("a").progress(&progress);
@@ -69,7 +69,7 @@ async fn nothing_is_told_of_a_lock_that_was_free_nor_of_one_attempt() {
     assert!(lock.try_acquire().await.unwrap().is_none());
     assert_eq!(progress.ahead(), None, "it joined no line");
     assert!(lock.acquire_within(Duration::from_millis(1)).await.unwrap_err().is_timed_out());
-    assert_eq!(progress.changed().await, Some(0), "what the wait was told before it gave up");
+    assert_eq!(progress.changed().await, Some(0), "what the wait was reported before it gave up");
     guard.release().await.unwrap();
     lock.acquire().await.unwrap().release().await.unwrap();
     assert_eq!(progress.changed().await, None, "a new wait begins with nothing");

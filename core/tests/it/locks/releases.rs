@@ -39,7 +39,7 @@ async fn a_release_of_a_hold_that_is_known_to_be_lost_says_why() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_loss_is_told_although_the_release_fails() {
+async fn a_loss_is_reported_although_the_release_fails() {
     let (stage, client) = Stage { release: steps([Step::Fail(ErrorKind::Unavailable)]), ..Stage::default() }.client();
     let guard = client.lock("a").fixed_ttl(Duration::from_secs(5)).acquire().await.unwrap();
     // No task runs in between, so that the release is the first to notice.
@@ -50,7 +50,7 @@ async fn a_loss_is_told_although_the_release_fails() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_several_locks_the_lost_one_is_told_before_one_that_fails() {
+async fn of_several_locks_the_lost_one_is_reported_before_one_that_fails() {
     let release = steps([Step::Fail(ErrorKind::Unavailable), Step::Lost]);
     let (stage, client) = Stage { release, ..Stage::default() }.client();
     let guards = client.lock_all(["a", "b", "c"]).acquire().await.unwrap();

@@ -84,7 +84,7 @@ async fn who_wants_other_terms_asks_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_outage_before_the_first_answer_is_everybodys_own() {
+async fn an_outage_before_the_first_answer_is_reported_to_each_waiter() {
     let outage = [Step::Fail(ErrorKind::Unavailable); 1_000];
     let (_stage, client) = client(outage, 8);
     let start = Instant::now();

@@ -12,7 +12,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const OP_TIMEOUT: Duration = Duration::from_secs(1);
 
 #[tokio::test(start_paused = true)]
-async fn where_nobody_is_told_anything_each_waiter_asks_for_itself() {
+async fn without_notifications_each_waiter_asks_for_itself() {
     // The first answer is slow, and the second waiter does not wait for it.
     let acquire = steps([Step::Slow(SECOND), Step::Busy, Step::Busy]);
     let (stage, client) = Stage { polls: true, acquire, ..Stage::default() }.client();

@@ -102,13 +102,13 @@ async fn a_slow_receive_delays_no_extension_and_a_failed_one_is_tried_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_extends_is_told_of_the_end_and_of_failures() {
+async fn extend_reports_the_end_and_failures() {
     let (stage, _, _, queue) = staged();
     push(&queue, 2).await;
     let queue = queue.clone().lease(LEASE);
     let both = queue.try_receive_many(2).await.unwrap();
     plan(&stage.extends, [Mishap::Fail(ErrorKind::Unavailable)]);
-    let kind = |told: Result<(), Error>| told.map_err(|error| error.kind());
+    let kind = |reported: Result<(), Error>| reported.map_err(|error| error.kind());
     assert_eq!(kind(both[0].extend(LEASE).await), Err(ErrorKind::Unavailable));
     assert_eq!(kind(both[0].extend(LEASE).await), Ok(()));
     assert_eq!(extended(&stage), [1, 1]);

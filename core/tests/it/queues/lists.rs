@@ -24,7 +24,7 @@ async fn dead(queue: &Queue<String>, reasons: &[&str]) {
 }
 
 fn because(reason: &'static str) -> impl FnMut(&DeadLetter) -> bool {
-    move |letter| letter.reason.as_ref().is_some_and(|told| told.as_str() == reason)
+    move |letter| letter.reason.as_ref().is_some_and(|reported| reported.as_str() == reason)
 }
 
 #[tokio::test(start_paused = true)]
@@ -166,7 +166,7 @@ async fn the_first_in_line_is_found_behind_what_is_damaged() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_step_goes_on_where_the_one_before_ended_and_the_last_one_ends_it() {
+async fn each_step_continues_where_the_one_before_ended_and_the_last_one_ends_it() {
     let (stage, _, client, queue) = staged();
     let places = || std::mem::take(&mut *stage.places.lock().unwrap());
     let at = |at| Some(PurgePlace { newest: 9, at });

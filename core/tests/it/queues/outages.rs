@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::queues::stage::{Mishap, ms, plan, staged};
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_goes_on_after_outages_and_ends_with_what_does_not_pass() {
+async fn a_stream_continues_after_outages_and_ends_with_what_does_not_pass() {
     let (stage, _, _, queue) = staged();
     plan(&stage.receives, [Mishap::Fail(ErrorKind::Unavailable), Mishap::Fail(ErrorKind::Indeterminate)]);
     queue.push(&"x".to_owned()).await.unwrap();
@@ -81,7 +81,7 @@ async fn a_client_that_is_being_closed_asks_for_no_message_any_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_is_told_to_whoever_it_befell_and_not_to_who_came_since() {
+async fn a_failure_is_reported_to_the_callers_it_hit_and_not_to_later_ones() {
     let (_, memory, _, queue) = staged();
     let receive = || {
         let queue = queue.clone();
@@ -103,7 +103,7 @@ async fn a_failure_is_told_to_whoever_it_befell_and_not_to_who_came_since() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_waits_asks_more_often_again_after_a_failure() {
+async fn a_client_that_waits_asks_more_often_again_after_a_failure() {
     let (_, memory, _, queue) = staged();
     let receiving = tokio::spawn(async move { queue.receive().await.map(drop) });
     let asked = || memory.faults().calls(Operation::Receive);

@@ -28,7 +28,7 @@ impl Codec<String> for Squeamish {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_codec_that_panics_buries_the_message_and_the_worker_goes_on() {
+async fn a_codec_that_panics_buries_the_message_and_the_worker_continues() {
     let (_, _, client, _) = staged();
     let queue = client.queue_with("meals", Squeamish).unwrap();
     for meal in ["soup", "snail", "cake"] {

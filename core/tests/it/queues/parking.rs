@@ -73,7 +73,7 @@ async fn a_message_that_nobody_handles_holds_up_none_of_another_queue() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_goes_on_in_line_after_a_failure() {
+async fn a_client_continues_in_line_after_a_failure() {
     let (_, memory, _, queue) = staged();
     let guard = taken(&memory).await;
     memory.faults().fail_next(Operation::Acquire, ErrorKind::Denied);

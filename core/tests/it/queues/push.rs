@@ -208,11 +208,11 @@ async fn pushes_share_a_request_as_far_as_its_bytes_go() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_wrong_with_one_push_harms_no_other_and_what_is_unknown_is_told_to_all() {
+async fn what_is_wrong_with_one_push_harms_no_other_and_what_is_unknown_is_reported_to_all() {
     let (stage, memory, _, queue) = staged();
     memory.faults().delay(Operation::Push, ms(10));
-    let kinds = |told: Vec<tenure_core::Result<Pushed>>| {
-        told.into_iter().map(|one| one.err().map(|error| error.kind())).collect::<Vec<_>>()
+    let kinds = |reported: Vec<tenure_core::Result<Pushed>>| {
+        reported.into_iter().map(|one| one.err().map(|error| error.kind())).collect::<Vec<_>>()
     };
     let full = Mishap::Fail(ErrorKind::LimitReached);
     plan(&stage.pushes, [Mishap::None, full, Mishap::None, full]);

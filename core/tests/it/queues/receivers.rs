@@ -99,7 +99,7 @@ async fn a_delivery_tells_how_late_it_is_and_what_is_left() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_waits_for_the_end_of_a_lease_learns_of_it_at_once() {
+async fn a_client_that_waits_for_the_end_of_a_lease_learns_of_it_at_once() {
     let (_, memory, _, queue) = staged();
     push(&queue, &["a"]).await;
     let delivery = queue.receive().await.unwrap();
@@ -135,7 +135,7 @@ async fn who_asks_once_subscribes_to_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_nobody_is_told_anything_nobody_subscribes() {
+async fn without_notifications_no_waiter_subscribes() {
     let (_, memory, _, queue) = staged_with(|caps| caps.wake = tenure_core::driver::QueueWake::Poll);
     assert!(timeout(ms(10), queue.receive()).await.is_err());
     assert_eq!(memory.faults().calls(Operation::Watch), 0);
@@ -189,7 +189,7 @@ async fn nobody_asks_for_more_than_those_want_who_want_the_same_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_waits_for_many_gets_one_at_least() {
+async fn a_client_that_waits_for_many_gets_one_at_least() {
     let (_, memory, _, queue) = staged();
     let short = queue.clone().lease(ms(100));
     push(&queue, &["a"]).await;

@@ -118,13 +118,13 @@ async fn an_occurrence_that_failed_is_no_dead_letter_and_the_worker_says_so() {
     let (_, _, _, queue) = staged();
     ensure(&queue, MINUTE).await;
     let ends = Arc::new(Mutex::new(Vec::new()));
-    let told = Arc::clone(&ends);
+    let reported = Arc::clone(&ends);
     let worker = queue
         .worker()
         .retry(RetryPolicy::fixed(ms(100)))
         .on_event(move |event| {
             if let WorkerEvent::Ended { ending, occurrence, .. } = event {
-                told.lock().unwrap().push((ending.clone(), *occurrence));
+                reported.lock().unwrap().push((ending.clone(), *occurrence));
             }
         })
         .start(async |_: Job<String>| Err::<(), _>("no paper"))
@@ -270,8 +270,8 @@ async fn a_worker_tells_and_counts_the_occurrences_that_it_does_not_handle() {
     let queue = queue.lease(ms(100));
     ensure(&queue, MINUTE).await;
     sleep(MINUTE * 5 + MINUTE / 2).await; // nobody is there
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let tell = Arc::clone(&told);
+    let reported = Arc::new(Mutex::new(Vec::new()));
+    let tell = Arc::clone(&reported);
     let hook = move |event: &WorkerEvent| {
         if let WorkerEvent::PassedOver { id, time, how } = event {
             tell.lock().unwrap().push((id.clone(), *time, *how));
@@ -289,9 +289,9 @@ async fn a_worker_tells_and_counts_the_occurrences_that_it_does_not_handle() {
     sleep(MINUTE / 4).await;
     let stats = worker.abort().await;
     assert_eq!((stats.occurrences_missed, stats.occurrences_failed, stats.handled), (0, 1, 0));
-    let told = told.lock().unwrap().clone();
-    let [(missed, first, OccurrenceEnd::Missed), (_, second, OccurrenceEnd::Failed)] = &told[..] else {
-        panic!("{told:?}");
+    let reported = reported.lock().unwrap().clone();
+    let [(missed, first, OccurrenceEnd::Missed), (_, second, OccurrenceEnd::Failed)] = &reported[..] else {
+        panic!("{reported:?}");
     };
     assert_eq!((missed, second.duration_since(*first).unwrap()), (&id(), MINUTE * 5));
 }

@@ -166,11 +166,11 @@ async fn a_delay_that_the_backend_does_not_keep_is_a_failure_that_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_message_counts_once_and_is_told_whatever_the_hook_does() {
+async fn every_message_counts_once_and_is_reported_whatever_the_hook_does() {
     let (_, _, client, queue) = staged();
     let held = client.lock("taken").acquire().await.unwrap();
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let (tell, texts) = (Arc::clone(&told), ["done", "failed", "rejected", "panics", "slow"]);
+    let reported = Arc::new(Mutex::new(Vec::new()));
+    let (tell, texts) = (Arc::clone(&reported), ["done", "failed", "rejected", "panics", "slow"]);
     push(&queue, &texts).await;
     queue.push(&"locked".to_owned()).lock("taken").await.unwrap();
     let worker = queue
@@ -189,14 +189,14 @@ async fn every_message_counts_once_and_is_told_whatever_the_hook_does() {
             _ => Outcome::Done,
         })
         .unwrap();
-    until("all but one are settled", async || told.lock().unwrap().len() == 11).await;
+    until("all but one are settled", async || reported.lock().unwrap().len() == 11).await;
     let stats = worker.shutdown(ms(100)).await;
     assert_eq!((stats.handled, stats.retried, stats.dead, stats.parked, stats.returned), (1, 2, 1, 1, 1));
     assert_eq!((stats.stale, stats.unconfirmed, stats.failed, stats.panicked, stats.lost), (0, 0, 0, 1, 0));
     assert!(stats.last_error.is_none() && stats.receive_failed == 0 && stats.undecodable == 0);
-    let told = told.lock().unwrap().clone();
-    let began = told.iter().filter(|event| matches!(event, WorkerEvent::Began { attempt: 1, .. })).count();
-    let endings = told.iter().filter_map(|event| match event {
+    let reported = reported.lock().unwrap().clone();
+    let began = reported.iter().filter(|event| matches!(event, WorkerEvent::Began { attempt: 1, .. })).count();
+    let endings = reported.iter().filter_map(|event| match event {
         WorkerEvent::Ended { ending, settled: Ok(_), .. } => Some(ending),
         _ => None,
     });
@@ -205,12 +205,12 @@ async fn every_message_counts_once_and_is_told_whatever_the_hook_does() {
     let panicked =
         endings.iter().any(|ending| matches!(ending, Ending::Panicked(reason) if reason.as_str().ends_with("oh no")));
     assert!(panicked && endings.contains(&&Ending::Stopped), "{endings:?}");
-    assert!(matches!(told.last(), Some(WorkerEvent::Stopped { error: None })), "{:?}", told.last());
+    assert!(matches!(reported.last(), Some(WorkerEvent::Stopped { error: None })), "{:?}", reported.last());
     held.release().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_goes_on_in_the_background_has_not_failed() {
+async fn what_continues_in_the_background_has_not_failed() {
     let (_, memory, client, queue) = staged();
     push(&queue, &["a", "b", "c"]).await;
     let worker = queue.worker().start(async |_: Job<String>| std::future::pending::<()>().await).unwrap();
@@ -251,12 +251,12 @@ async fn a_settlement_that_is_refused_has_failed_and_a_lease_that_is_not_extende
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_lock_of_a_message_is_held_for_two_thirds_of_its_lease_unless_told_otherwise() {
-    for (told, ttl) in [(None, 20_000), (Some(ms(7_000)), 7_000)] {
+async fn the_lock_of_a_message_is_held_for_two_thirds_of_its_lease_by_default() {
+    for (reported, ttl) in [(None, 20_000), (Some(ms(7_000)), 7_000)] {
         let (_, _, client, queue) = staged();
         queue.push(&"x".to_owned()).lock("l").await.unwrap();
         let worker = queue.clone().lease(ms(30_000)).worker();
-        let worker = if let Some(ttl) = told { worker.lock_ttl(ttl) } else { worker };
+        let worker = if let Some(ttl) = reported { worker.lock_ttl(ttl) } else { worker };
         let worker = worker.start(async |_: Job<String>| std::future::pending::<()>().await).unwrap();
         until("it is in flight", async || queue.stats().await.unwrap().in_flight == 1).await;
         let left = client.lock("l").inspect().await.unwrap().holder.unwrap().remaining.unwrap();
@@ -302,7 +302,7 @@ async fn a_handler_that_takes_too_long_is_dropped_and_has_failed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handler_is_told_that_its_worker_stops_also_by_itself() {
+async fn a_handler_is_notified_when_its_worker_stops_also_by_itself() {
     for by_itself in [false, true] {
         let (stage, _, _, queue) = staged();
         push(&queue, &["x"]).await;
@@ -325,17 +325,17 @@ async fn a_handler_is_told_that_its_worker_stops_also_by_itself() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handler_that_is_woken_behind_the_end_of_its_lease_or_lock_does_not_go_on() {
+async fn a_handler_that_is_woken_behind_the_end_of_its_lease_or_lock_does_not_continue() {
     for (lease, lock_ttl, ending) in [(ms(400), LONG, Ending::LeaseLost), (LONG, ms(400), Ending::LockLost)] {
         let (_, _, client, queue) = staged();
         queue.push(&"x".to_owned()).lock("l").await.unwrap();
         let (begun, go_on, went_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()), Arc::new(Mutex::new(false)));
         let (tell, wait, went) = (Arc::clone(&begun), Arc::clone(&go_on), Arc::clone(&went_on));
         let endings = Arc::new(Mutex::new(Vec::new()));
-        let told = Arc::clone(&endings);
+        let reported = Arc::clone(&endings);
         let worker = queue.lease(lease).worker().lock_ttl(lock_ttl).on_event(move |event| {
             if let WorkerEvent::Ended { ending, .. } = event {
-                told.lock().unwrap().push(ending.clone());
+                reported.lock().unwrap().push(ending.clone());
             }
         });
         let handler = move |job: Job<String>| {

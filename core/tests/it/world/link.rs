@@ -207,7 +207,7 @@ impl Link {
             self.observer.note(&|| format!("{client}: {what} is lost"));
             return pending().await;
         }
-        let (observer, (tell, told)) = (Arc::clone(&self.observer), oneshot::channel());
+        let (observer, (tell, reported)) = (Arc::clone(&self.observer), oneshot::channel());
         tokio::spawn(async move {
             pass(there).await;
             let mut answer = call().await;
@@ -225,7 +225,7 @@ impl Link {
             pass(back).await;
             let _ = tell.send(answer);
         });
-        let answer = told.await;
+        let answer = reported.await;
         self.scheduled().await;
         match answer {
             Ok(answer) if !unheard => answer,

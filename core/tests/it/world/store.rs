@@ -90,7 +90,7 @@ impl Store {
     }
 
     /// What the store's clock says of a span, never more than it keeps.
-    fn told(&self, span: Duration) -> Duration {
+    fn reported(&self, span: Duration) -> Duration {
         match self.fast {
             0 => span,
             _ => Duration::from_millis(u64::try_from(span.as_millis()).expect("short") * self.rate() / 1000),
@@ -134,12 +134,12 @@ impl Store {
         Ok(match answer {
             Acquisition::Granted(grant) => {
                 let begun = if self.has(Flaw::CallsAnEarlierGrantNew) { Begun::Now } else { grant.begun };
-                let (fence, ttl) = (self.fence(grant.fence), self.told(grant.ttl));
+                let (fence, ttl) = (self.fence(grant.fence), self.reported(grant.ttl));
                 Acquisition::Granted(grant.with_fence(fence).with_ttl(ttl).with_begun(begun))
             }
             Acquisition::Busy(Busy { position, recheck_after, answered_at, .. }) => {
                 let (recheck_after, answered_at) =
-                    (recheck_after.map(|span| self.told(span)), answered_at.map(|at| self.clock(at)));
+                    (recheck_after.map(|span| self.reported(span)), answered_at.map(|at| self.clock(at)));
                 Acquisition::Busy(
                     Busy::default()
                         .with_position(position)
@@ -179,7 +179,7 @@ impl Store {
 
     fn renewed(&self, mut answers: Vec<Result<Renewed>>, asked: Ttl) -> Result<Renewed> {
         Ok(match answers.remove(0)? {
-            Renewed::Extended { ttl } => Renewed::Extended { ttl: self.told(ttl) },
+            Renewed::Extended { ttl } => Renewed::Extended { ttl: self.reported(ttl) },
             Renewed::Lost if self.has(Flaw::RevivesByRenewal) => Renewed::Extended { ttl: asked.get() },
             Renewed::Lost => Renewed::Lost,
         })
@@ -232,7 +232,7 @@ impl Store {
             Signal::Handed(handed) => {
                 let late = if self.has(Flaw::HandsOverWithALaterBegin) { 400 } else { 0 };
                 let began_at = self.clock(handed.began_at) + Duration::from_millis(late);
-                let (fence, ttl) = (self.fence(handed.fence), self.told(handed.ttl));
+                let (fence, ttl) = (self.fence(handed.fence), self.reported(handed.ttl));
                 Some(Signal::Handed(handed.with_fence(fence).with_ttl(ttl).with_began_at(began_at)))
             }
             other => Some(other),

@@ -4,10 +4,10 @@ use tenure_core::driver::{Attempts, Delay, NewMessage};
 use tenure_core::queue::QueueLimits;
 use tenure_testkit::EtcdCluster;
 
-use super::super::scene::{SECOND, queue};
+use super::super::test_support::{SECOND, queue};
 use super::*;
 use crate::EtcdDriver;
-use crate::scene::{requests, served, unserved};
+use crate::test_support::{requests, served, unserved};
 
 fn message(text: &str) -> NewMessage {
     NewMessage::new(Payload::new(text.as_bytes()).unwrap())
@@ -99,7 +99,7 @@ fn of_a_lease_that_has_ended_by_its_own_clock_a_client_learns_when_those_of_othe
 }
 
 #[tokio::test]
-async fn what_is_left_to_others_is_told_as_far_as_it_is_known() {
+async fn what_is_left_to_others_is_reported_as_far_as_it_is_known() {
     let (_cluster, driver) = served();
     let turn = Turn::new(&driver.inner, &queue());
     let mut due = turn.due(1, None).await.unwrap().unwrap();
@@ -113,8 +113,8 @@ async fn what_is_left_to_others_is_told_as_far_as_it_is_known() {
         (0, Ahead::Known(Some(now + 9)), 1, now + 5, Some((now + 5, 1))),
     ] {
         (due.count, due.next) = (count, next);
-        let told = turn.left(&due, taken, own, &Limiter::default());
-        assert_eq!(told, left.map(|(due, wanted)| Soonest { due, wanted }), "{count} due, {next:?}, {taken} taken");
+        let reported = turn.left(&due, taken, own, &Limiter::default());
+        assert_eq!(reported, left.map(|(due, wanted)| Soonest { due, wanted }), "{count} due, {next:?}, {taken} taken");
     }
 }
 
@@ -243,7 +243,7 @@ async fn what_dies_is_counted_and_so_is_what_comes_again() {
         (received.deliveries.len(), [healed.dead, healed.postponed, healed.expired, healed.orphans])
     };
     assert_eq!(healed().await, (3, [0; 4]));
-    driver.inner.clock.stands_at(driver.inner.clock.now() + 60 * SECOND);
+    driver.inner.clock.at_least(driver.inner.clock.now() + 60 * SECOND);
     assert_eq!(healed().await, (1, [1, 1, 3, 0]));
 }
 
@@ -291,7 +291,7 @@ async fn a_message_that_dies_takes_no_token() {
     let once = Attempts::new(1).unwrap();
     driver.inner.push(&queue(), &[message("a").with_attempts(once)]).await.unwrap();
     driver.inner.receive(&request(1)).await.unwrap();
-    driver.inner.clock.stands_at(driver.inner.clock.now() + 60 * SECOND);
+    driver.inner.clock.at_least(driver.inner.clock.now() + 60 * SECOND);
     driver.inner.limit(&queue(), &QueueLimits::none().rate(rate)).await.unwrap();
     push(&driver, "b", 0, None).await;
     push(&driver, "c", 0, None).await;
@@ -323,7 +323,7 @@ async fn what_is_damaged_says_so_whatever_became_of_its_lease() {
     let found = turn.look(vec![TxnOp::get(from, Some(GetOptions::new().with_range(to)))]).await.unwrap();
     let put = TxnOp::put(found[0].kvs()[0].key(), "?", None);
     turn.write([put]).await;
-    driver.inner.clock.stands_at(driver.inner.clock.now() + 60 * SECOND);
+    driver.inner.clock.at_least(driver.inner.clock.now() + 60 * SECOND);
     assert!(driver.inner.receive(&request(1)).await.unwrap().deliveries.is_empty());
     let dead = driver.inner.dead_list(&queue(), None, 9).await.unwrap().letters;
     assert_eq!((dead.len(), dead[0].cause), (1, DeadCause::Damaged));

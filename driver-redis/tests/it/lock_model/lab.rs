@@ -142,7 +142,7 @@ impl<'a> Lab<'a> {
             real: Side::of(real, &cast, script.setup.floor()).await,
             model: Side::of(model, &cast, 0).await,
             store,
-            told: BTreeSet::new(),
+            reported: BTreeSet::new(),
             holders: BTreeSet::new(),
             counter: 0,
         };
@@ -161,7 +161,7 @@ struct Run {
     model: Side,
     store: MemoryDriver,
     /// Who was told that it is its turn, and has not asked since.
-    told: BTreeSet<String>,
+    reported: BTreeSet<String>,
     holders: BTreeSet<String>,
     counter: i64,
 }
@@ -189,7 +189,7 @@ impl Run {
                 self.model.forget_fences(Grow::Anew);
                 self.real.forget_fences(if self.setup == Setup::Counter { Grow::Anew } else { Grow::On });
                 self.counter = 0;
-                self.told.clear();
+                self.reported.clear();
                 self.model.signals(); // as after a reconnect, all are woken
             }
             _ => {}
@@ -197,8 +197,8 @@ impl Run {
         let (real, model) = (self.real.apply(step, cast).await, self.model.apply(step, cast).await);
         agree("the answer", &real, &model)?;
         lab.hear();
-        let (heard, told) = (self.real.signals(), self.model.signals());
-        agree("what was told", &heard, &told)?;
+        let (heard, reported) = (self.real.signals(), self.model.signals());
+        agree("what was reported", &heard, &reported)?;
         self.remember(step, &heard.words, cast);
         let (seen, expected) = (self.real.look(cast).await, self.model.look(cast).await);
         agree("what is seen", &seen, &expected)?;
@@ -220,11 +220,11 @@ impl Run {
     fn remember(&mut self, step: Step, heard: &str, cast: &Cast) {
         let token = |who: usize| cast.tokens[who].expose().as_str().to_owned();
         if let Step::Ask(who) | Step::Try(who) | Step::Abandon(who, _) = step {
-            self.told.remove(&token(who));
+            self.reported.remove(&token(who));
         }
         for news in heard.split("; ") {
             if let Some((who, "woken")) = news.split_once(' ') {
-                self.told.insert(token(who.parse().expect("a number")));
+                self.reported.insert(token(who.parse().expect("a number")));
             }
         }
     }
@@ -234,7 +234,7 @@ impl Run {
         let line = self.store.waiters(&name(LOCK));
         let line: Vec<_> = line.into_iter().map(|(token, left)| (token.expose().as_str().to_owned(), left)).collect();
         let wrong = state.wrong(cast, now_ms, &mut self.counter);
-        let wrong = wrong.or_else(|| state.differs(&line, now_ms)).or_else(|| state.reserved(&self.told, now_ms));
+        let wrong = wrong.or_else(|| state.differs(&line, now_ms)).or_else(|| state.reserved(&self.reported, now_ms));
         self.holders = state.held_by();
         wrong.map_or(Ok(()), Err)
     }

@@ -121,9 +121,9 @@ impl State {
     }
 
     /// Whether those who were told that it is their turn are at most one, and the first of a free lock.
-    pub(crate) fn reserved(&self, told: &BTreeSet<String>, now_ms: i64) -> Option<String> {
+    pub(crate) fn reserved(&self, reported: &BTreeSet<String>, now_ms: i64) -> Option<String> {
         let living = self.living(now_ms);
-        let waiting: Vec<_> = living.iter().map(|(token, _)| token).filter(|token| told.contains(*token)).collect();
+        let waiting: Vec<_> = living.iter().map(|(token, _)| token).filter(|token| reported.contains(*token)).collect();
         let sound = match waiting.as_slice() {
             [] => true,
             [one] => self.kind == "none" && **one == living[0].0,

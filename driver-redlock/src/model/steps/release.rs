@@ -14,8 +14,8 @@ impl Steps<'_> {
         let mut tally = ReleaseTally::default();
         let before = tally.ask(n);
         for i in 0..n {
-            let told = if has(&i) { Released::Released } else { Released::NotHeld };
-            tally.heard(i, tell.contains(i).then_some(told));
+            let reported = if has(&i) { Released::Released } else { Released::NotHeld };
+            tally.heard(i, tell.contains(i).then_some(reported));
         }
         let verdict = match tally.verdict(before, n) {
             Freed::Open => tally.final_verdict(before, n),

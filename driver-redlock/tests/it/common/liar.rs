@@ -30,7 +30,7 @@ impl Liar {
         Arc::new(Self { store: store.clone(), lie: Mutex::new(Box::new(|fence| fence)), declared })
     }
 
-    fn told(&self, fence: FencingToken) -> FencingToken {
+    fn reported(&self, fence: FencingToken) -> FencingToken {
         let lie = &mut *self.lie.lock().unwrap();
         FencingToken::new(lie(fence.get())).expect("a fence is not zero")
     }
@@ -90,15 +90,15 @@ impl QuorumNode for Liar {
     async fn vote(&self, ballot: &Ballot) -> Result<Vote> {
         let mut vote = self.store.vote(ballot).await?;
         if let Vote::Cast(Acquisition::Granted(grant)) = &mut vote {
-            grant.fence = self.told(grant.fence);
+            grant.fence = self.reported(grant.fence);
         }
         Ok(vote)
     }
 
     async fn raise(&self, hold: &Hold, fence: FencingToken) -> Result<Raised> {
-        let told = self.told(fence);
+        let reported = self.reported(fence);
         match self.store.raise(hold, fence).await? {
-            Raised::Acknowledged if told != fence => Ok(Raised::Beyond { counter: told }),
+            Raised::Acknowledged if reported != fence => Ok(Raised::Beyond { counter: reported }),
             answer => Ok(answer),
         }
     }

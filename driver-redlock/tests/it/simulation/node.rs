@@ -67,7 +67,7 @@ impl Way {
             std::future::pending::<()>().await;
         }
         let store = self.store.clone();
-        let (tell, told) = oneshot::channel();
+        let (tell, reported) = oneshot::channel();
         tokio::spawn(async move {
             sleep(there).await;
             let answer = call(store.clone()).await;
@@ -81,7 +81,7 @@ impl Way {
                 again.await;
             }
         });
-        match told.await {
+        match reported.await {
             Ok(answer) if !unheard => answer,
             _ => Err(Error::new(ErrorKind::Indeterminate, "the answer was lost")),
         }

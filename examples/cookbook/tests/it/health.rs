@@ -7,7 +7,7 @@ use tenure::Client;
 use tenure::memory::MemoryDriver;
 
 #[tokio::test(start_paused = true)]
-async fn an_outage_is_told_apart_from_what_somebody_has_to_mend() {
+async fn an_outage_is_distinguished_from_what_somebody_has_to_mend() {
     let driver = MemoryDriver::new();
     let client = Client::new(driver.clone());
     assert_eq!(health(&client).await, Health::Good);

@@ -61,12 +61,13 @@ async fn a_leader_that_is_cut_off_stops_before_the_next_begins_and_its_late_writ
             .await
         });
     }
-    let told = Arc::new(Mutex::new(Vec::new()));
+    let reported = Arc::new(Mutex::new(Vec::new()));
     let watching = {
-        let (client, told) =
-            (Client::new(driver.another_client()), Arc::clone(&told));
+        let (client, reported) =
+            (Client::new(driver.another_client()), Arc::clone(&reported));
         tokio::spawn(async move {
-            follow(&client, |address| told.lock().unwrap().push(address)).await
+            follow(&client, |address| reported.lock().unwrap().push(address))
+                .await
         })
     };
     let other = |who: usize| 1 - who;
@@ -105,12 +106,12 @@ async fn a_leader_that_is_cut_off_stops_before_the_next_begins_and_its_late_writ
     );
     assert!(gate.seen().unwrap() > second, "and the first one again");
     assert!(!watching.is_finished());
-    let told: Vec<String> =
-        told.lock().unwrap().iter().flatten().cloned().collect();
+    let reported: Vec<String> =
+        reported.lock().unwrap().iter().flatten().cloned().collect();
     let [here, there] =
         [lost.who, other(lost.who)].map(|who| format!("node-{who}"));
     assert_eq!(
-        told,
+        reported,
         [here.clone(), there, here],
         "whoever asks is sent to each leader in turn"
     );

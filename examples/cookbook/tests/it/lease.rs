@@ -25,8 +25,8 @@ async fn the_work_is_dropped_before_the_next_holder_begins_and_its_late_write_is
         fence.set(of_anna).unwrap();
         sleep(Duration::from_secs(3600))
     };
-    let (told, ()) = tokio::join!(rebuild(&anna, work), cut);
-    assert_eq!(told.unwrap_err().kind(), ErrorKind::Lost);
+    let (reported, ()) = tokio::join!(rebuild(&anna, work), cut);
+    assert_eq!(reported.unwrap_err().kind(), ErrorKind::Lost);
     assert!(
         start.elapsed() < Duration::from_secs(90),
         "within a ttl of the cut"

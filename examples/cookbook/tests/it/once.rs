@@ -25,8 +25,7 @@ async fn instances_that_come_late_find_the_lock_taken_though_the_work_is_done()
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_cut_off_at_work_is_told_and_the_work_may_begin_again_elsewhere()
-{
+async fn a_cut_off_worker_is_notified_and_its_message_is_delivered_again() {
     let driver = MemoryDriver::new();
     let (link, other) =
         (driver.another_client(), Client::new(driver.another_client()));
@@ -34,8 +33,8 @@ async fn who_is_cut_off_at_work_is_told_and_the_work_may_begin_again_elsewhere()
         link.faults().outage();
         sleep(Duration::from_secs(3600)).await;
     };
-    let told = once(&Client::new(link.clone()), cut_off).await.unwrap_err();
-    assert_eq!(told.kind(), ErrorKind::Lost);
+    let reported = once(&Client::new(link.clone()), cut_off).await.unwrap_err();
+    assert_eq!(reported.kind(), ErrorKind::Lost);
     sleep(Duration::from_secs(300)).await;
     assert!(
         once(&other, async || ()).await.unwrap(),

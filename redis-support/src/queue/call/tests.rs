@@ -7,7 +7,7 @@ use tenure_core::queue::{Rate, Recurrence};
 use tenure_core::{FenceFloor, FencingToken, OwnerToken};
 
 use super::*;
-use crate::call::tests::{calls, name, told};
+use crate::call::tests::{calls, name, reported};
 use crate::keyspace::tests::space;
 use crate::settings::{FenceScope, RedisSettings};
 
@@ -37,8 +37,8 @@ fn reason() -> Option<Reason> {
 /// The arguments of a call, in words, if its keys are those of the queue.
 fn args(call: &ScriptCall) -> String {
     let keys: Vec<String> = "tmrodishjncl".chars().map(|suffix| format!("{{tenure:dq:q}}:{suffix}")).collect();
-    let told = told(call);
-    let (head, args) = told.split_once(" | ").unwrap();
+    let reported = reported(call);
+    let (head, args) = reported.split_once(" | ").unwrap();
     assert_eq!(head, format!("{} {} tenure:{{dq}}", call.script.name(), keys.join(" ")));
     args.to_owned()
 }
@@ -78,8 +78,8 @@ fn a_push_says_when_by_what_name_and_what() {
     let limited = self::calls(RedisSettings::default().max_backlog(12).unwrap());
     assert!(own(&limited.queue_push(&queue(), &messages).unwrap()).starts_with("12 "));
     let counting = self::calls(RedisSettings::default().fences(Fences::Counter));
-    let told = args(&counting.queue_push(&queue(), &messages).unwrap());
-    assert!(told.starts_with("q tenure:wake: 0 "), "a counter that is forgotten would start again: {told}");
+    let reported = args(&counting.queue_push(&queue(), &messages).unwrap());
+    assert!(reported.starts_with("q tenure:wake: 0 "), "a counter that is forgotten would start again: {reported}");
 }
 
 #[test]
@@ -116,8 +116,8 @@ fn a_turn_settles_in_one_word_each_and_asks_for_no_more_than_one_script_hands_ou
         assert_eq!(call.script.name(), "queue_turn");
         own(&call)
     };
-    let told = turn(&usual, &settles, None, Listening::No);
-    assert_eq!(told, format!("clock 100000 - 0 0 0 {}", words.join(" ")));
+    let reported = turn(&usual, &settles, None, Listening::No);
+    assert_eq!(reported, format!("clock 100000 - 0 0 0 {}", words.join(" ")));
     assert_eq!(turn(&usual, &[], Some(&request(3)), Listening::Yes), "clock 100000 CLIENT 3 2000000 0");
     assert_eq!(turn(&usual, &[], Some(&request(BATCH)), Listening::No), "clock 100000 - 128 2000000 0");
     let other = calls(RedisSettings::default().max_dead_letters(9).fence_floor(FenceFloor::new(5).unwrap()));
@@ -126,8 +126,8 @@ fn a_turn_settles_in_one_word_each_and_asks_for_no_more_than_one_script_hands_ou
         format!("clock 9 - 1 2000000 5 {}", words[0])
     );
     let counting = calls(RedisSettings::default().fences(Fences::Counter));
-    let told = args(&counting.queue_turn(&queue(), &[], Some(&request(1)), Listening::No).unwrap());
-    assert_eq!(told, "q tenure:wake: 0 counter 100000 - 1 2000000 0");
+    let reported = args(&counting.queue_turn(&queue(), &[], Some(&request(1)), Listening::No).unwrap());
+    assert_eq!(reported, "q tenure:wake: 0 counter 100000 - 1 2000000 0");
 
     let damaged = Damaged { receipt: RECEIPT, reason: reason().unwrap() };
     let buried = own(&usual.queue_bury_damaged(&queue(), &[damaged]));
@@ -140,7 +140,7 @@ fn what_is_asked_of_one_message_names_it_by_its_name_or_number() {
     let turn =
         LockTurn::new(name("l"), OwnerToken::parse("AAAAAAAAAAAAAAAAAAAAAA").unwrap(), FencingToken::new(7).unwrap());
     for (id, word) in [(named("one"), "none"), (MessageId::assigned(0x2a), "#0000000000002a")] {
-        for (call, script, told) in [
+        for (call, script, reported) in [
             (calls.queue_cancel(&queue(), &id), "queue_cancel", word.to_owned()),
             (calls.queue_reschedule(&queue(), &id, delay(3)), "queue_reschedule", format!("{word} 3000")),
             (
@@ -149,7 +149,7 @@ fn what_is_asked_of_one_message_names_it_by_its_name_or_number() {
                 format!("{word} @AAAAAAAAAAAAAAAAAAAAAA00000000000000070001l"),
             ),
         ] {
-            assert_eq!((call.script.name(), own(&call)), (script, told));
+            assert_eq!((call.script.name(), own(&call)), (script, reported));
         }
         assert_eq!(args(&calls.queue_get(&queue(), &id)), word);
         let which = DeadSelection::Ids(vec![id.clone(), named("two")]);
@@ -196,13 +196,13 @@ fn what_is_asked_of_a_whole_queue_is_said() {
 fn queues_are_listed_by_their_groups() {
     let settings = RedisSettings::default().fence_per_name();
     let calls = Calls::new(space(FenceScope::Name).over_slots(), settings);
-    assert_eq!(told(&calls.queue_list(0xa7, None, 5)), "queue_list {tenure:dq%-a7} | - 5");
-    assert_eq!(told(&calls.queue_list(0, Some(b"q"), 257)), "queue_list {tenure:dq%-00} | (q 257");
+    assert_eq!(reported(&calls.queue_list(0xa7, None, 5)), "queue_list {tenure:dq%-a7} | - 5");
+    assert_eq!(reported(&calls.queue_list(0, Some(b"q"), 257)), "queue_list {tenure:dq%-00} | (q 257");
     let one = queue();
     let tag = format!("{{tenure:dq%-{:02x}}}", space(FenceScope::Name).over_slots().group(&one));
     let signs: Vec<String> = "tdhn".chars().map(|suffix| format!("{tag}:q:{suffix}")).collect();
     let group = calls.keys.group(&one);
-    let living = told(&calls.queue_living(group, &[&one, &one]));
+    let living = reported(&calls.queue_living(group, &[&one, &one]));
     assert_eq!(living, format!("queue_living {tag} {0} {0} | q q", signs.join(" ")));
 }
 

@@ -86,7 +86,7 @@ fn an_owner_that_waits_is_given_its_turn_and_not_a_plain_lease() {
     let join = Queueing::Join { presence: PRESENCE, accepts: Handing::Direct };
     busy(bench.ask(me, entry, TTL, join));
     bench.release(holder);
-    let (told, given) = bench.world.told.take().unwrap();
-    assert_eq!((told, given.is_none()), (entry, true));
+    let (reported, given) = bench.world.reported.take().unwrap();
+    assert_eq!((reported, given.is_none()), (entry, true));
     bench.take(me, entry);
 }

@@ -37,15 +37,15 @@ impl Ledger {
     /// A client was told that this is stored.
     pub(crate) fn told_stored(&self, serial: u64) {
         if !self.state().stored.contains(&serial) {
-            self.wrong(format!("push {serial} was told as stored, and is not"));
+            self.wrong(format!("push {serial} was reported as stored, and is not"));
         }
     }
 
     /// A client was told that its delivery ended in this way.
-    pub(crate) fn told_ended(&self, fence: u64, told: Ended) {
+    pub(crate) fn told_ended(&self, fence: u64, reported: Ended) {
         let ended = self.state().ended.get(&fence).copied();
-        if ended != Some(told) && ended != Some(Ended::Recurs) {
-            self.wrong(format!("the delivery {fence} was told as {told:?}, and is {ended:?}"));
+        if ended != Some(reported) && ended != Some(Ended::Recurs) {
+            self.wrong(format!("the delivery {fence} was reported as {reported:?}, and is {ended:?}"));
         }
     }
 

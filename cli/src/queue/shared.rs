@@ -6,15 +6,15 @@ use tokio::sync::broadcast;
 
 use super::args::Run;
 use crate::child::{Children, Order};
+use crate::printer::Printer;
 use crate::results::Results;
-use crate::speak::Voice;
 
 /// What every handler needs.
-pub(super) struct Workshop {
+pub(super) struct Shared {
     pub(super) queue: Vec<u8>,
     pub(super) run: Run,
     pub(super) term_before: Duration,
-    pub(super) voice: Voice,
+    pub(super) printer: Printer,
     pub(super) results: Results,
     pub(super) children: Children,
     /// Sends orders to the supervisors of the programs.

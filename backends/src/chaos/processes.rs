@@ -15,7 +15,7 @@ const START: Duration = Duration::from_secs(20);
 /// For its last line; the caller that waits for it has its own limit.
 const END: Duration = Duration::from_secs(3_600);
 
-pub(super) struct Crew {
+pub(super) struct Processes {
     options: Options,
     folder: PathBuf,
     /// Where each process finds the servers.
@@ -24,14 +24,14 @@ pub(super) struct Crew {
     lives: Vec<u32>,
 }
 
-impl Crew {
+impl Processes {
     pub(super) async fn start(options: &Options, folder: PathBuf, urls: Vec<String>) -> Result<Self, BoxError> {
         let (workers, lives) = (urls.iter().map(|_| None).collect(), vec![0; urls.len()]);
-        let mut crew = Self { options: options.clone(), folder, urls, workers, lives };
-        for process in 0..crew.urls.len() {
-            crew.begin(process).await?;
+        let mut processes = Self { options: options.clone(), folder, urls, workers, lives };
+        for process in 0..processes.urls.len() {
+            processes.begin(process).await?;
         }
-        Ok(crew)
+        Ok(processes)
     }
 
     /// Starts a process that is not there.
@@ -90,6 +90,6 @@ impl Crew {
             let said = tokio::time::timeout_at(deadline, worker.expect("end")).await;
             all &= said.is_ok_and(|said| said.is_ok());
         }
-        Ok(all) // what is left of the crew is killed by its drop
+        Ok(all) // what is left of the processes is killed by its drop
     }
 }

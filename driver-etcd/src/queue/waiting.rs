@@ -6,7 +6,7 @@ use tenure_core::Result;
 
 use super::clock::Micros;
 use super::keys::{Set, Spot};
-use super::line::{Place, Soonest, Stands};
+use super::line::{LineState, Place, Soonest};
 use super::signals::Part;
 use super::turn::Turn;
 use crate::error::says_lease_gone;
@@ -108,20 +108,20 @@ impl Turn<'_> {
         next: Ahead,
         room_at: Micros,
     ) -> Result<Option<Micros>> {
-        let (stands, next) = match (&part.spot, waiters.ahead, next) {
+        let (line_state, next) = match (&part.spot, waiters.ahead, next) {
             (Some(Spot { key, .. }), Some(ahead), Ahead::Known(next)) => {
                 // The place lasts for as long as a receive asks. Its end would be an event of the watch.
                 self.inner.signals.lease().await?;
-                (stands(Place { key: key.clone(), ahead }, next, waiters.revision), next)
+                (line_state(Place { key: key.clone(), ahead }, next, waiters.revision), next)
             }
-            _ => self.stand(part, waiters.signal, room_at).await?,
+            _ => self.take_place(part, waiters.signal, room_at).await?,
         };
-        part.waits(stands);
+        part.waits(line_state);
         Ok(next)
     }
 
     /// Takes a place in the line, and looks when something is due, in one step.
-    async fn stand(&self, part: &mut Part, signal: i64, room_at: Micros) -> Result<(Stands, Option<Micros>)> {
+    async fn take_place(&self, part: &mut Part, signal: i64, room_at: Micros) -> Result<(LineState, Option<Micros>)> {
         let key = part.takes(self.keys.place_in_line(self.now, getrandom::u64().unwrap_or_default()));
         let (from, _) = self.keys.line();
         let ahead = GetOptions::new().with_range(key.clone()).with_count_only();
@@ -144,7 +144,7 @@ impl Turn<'_> {
         let room_at = if written(&now) == signal { room_at } else { 0 };
         let due = self.soonest([&waiting, &leased]).map(|due| if due <= self.now { due.max(room_at) } else { due });
         let place = Place { key, ahead: u64::try_from(before.count()).unwrap_or_default() };
-        Ok((stands(place, due, revision(&answer)?), due))
+        Ok((line_state(place, due, revision(&answer)?), due))
     }
 }
 
@@ -153,15 +153,15 @@ fn written(answer: &GetResponse) -> i64 {
     answer.kvs().first().map_or(0, etcd_client::KeyValue::mod_revision)
 }
 
-fn stands(place: Place, due: Option<Micros>, revision: i64) -> Stands {
-    Stands { place, soonest: due.map_or(Soonest::NEVER, |due| Soonest { due, wanted: 1 }), revision }
+fn line_state(place: Place, due: Option<Micros>, revision: i64) -> LineState {
+    LineState { place, soonest: due.map_or(Soonest::NEVER, |due| Soonest { due, wanted: 1 }), revision }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::scene::{SECOND, queue};
+    use super::super::test_support::{SECOND, queue};
     use super::*;
-    use crate::scene::served;
+    use crate::test_support::served;
 
     impl Turn<'_> {
         fn spot(&self, at: Micros) -> Vec<u8> {
@@ -184,7 +184,7 @@ mod tests {
             answers[0].kvs().iter().map(|found| found.key().to_vec()).collect()
         }
 
-        async fn told(&self) -> Option<String> {
+        async fn reported(&self) -> Option<String> {
             let answers = self.look(vec![TxnOp::get(self.keys.wake.as_slice(), None)]).await.unwrap();
             answers[0].kvs().first().map(|found| String::from_utf8_lossy(found.value()).into_owned())
         }
@@ -195,14 +195,14 @@ mod tests {
     }
 
     fn at(key: Vec<u8>, instead: bool) -> Part {
-        Part { spot: Some(Spot { key, seen: true }), instead, stands: None }
+        Part { spot: Some(Spot { key, seen: true }), instead, line_state: None }
     }
 
     #[tokio::test]
     async fn who_takes_a_message_leaves_the_line_and_tells_what_is_left() {
         let left = Some(Soonest { due: 5, wanted: 2 });
         // Whether it has a place, came instead of others, the rest, and whether another client sent a signal since.
-        for (has_place, instead, left, since, stay, told) in [
+        for (has_place, instead, left, since, stay, reported) in [
             (true, false, None, false, &[1, 3][..], Some("0 1")),
             (true, true, None, false, &[3], Some("0 1")),
             (true, true, left, false, &[3], Some("=5 2")),
@@ -225,12 +225,12 @@ mod tests {
             let leave = turn.leave_line(&seen, part, left).unwrap();
             turn.write([leave]).await;
             let stay: Vec<_> = stay.iter().map(|place| turn.spot(*place)).collect();
-            assert_eq!((turn.all().await, turn.told().await.as_deref()), (stay, told));
+            assert_eq!((turn.all().await, turn.reported().await.as_deref()), (stay, reported));
         }
     }
 
     #[tokio::test]
-    async fn where_nobody_waits_nothing_is_told() {
+    async fn without_waiters_nothing_is_published() {
         let (_cluster, driver) = served();
         let turn = Turn::new(&driver.inner, &queue());
         let seen = turn.seen_by(None).await;
@@ -263,21 +263,21 @@ mod tests {
             let mut part = key.map_or_else(Part::default, |key| at(key, false));
             let had = part.spot.clone();
             let seen = turn.seen_by(Some(&part)).await;
-            let told = turn.wait_in_line(&mut part, &seen, next, 0).await.unwrap();
-            let stands = part.stands.unwrap();
-            assert_eq!(part.spot, Some(Spot { key: stands.place.key.clone(), seen: true }));
-            let before = turn.all().await.iter().filter(|key| **key < stands.place.key).count() as u64;
-            assert_eq!(stands.place.ahead, before);
+            let reported = turn.wait_in_line(&mut part, &seen, next, 0).await.unwrap();
+            let line_state = part.line_state.unwrap();
+            assert_eq!(part.spot, Some(Spot { key: line_state.place.key.clone(), seen: true }));
+            let before = turn.all().await.iter().filter(|key| **key < line_state.place.key).count() as u64;
+            assert_eq!(line_state.place.ahead, before);
             assert_eq!(stays, had == part.spot, "{next:?}");
-            assert_eq!(stands.soonest, told.map_or(Soonest::NEVER, |due| Soonest { due, wanted: 1 }));
+            assert_eq!(line_state.soonest, reported.map_or(Soonest::NEVER, |due| Soonest { due, wanted: 1 }));
             match next {
                 Ahead::Known(known) if stays => {
-                    assert_eq!((told, stands.revision, before), (known, seen.revision, 1));
+                    assert_eq!((reported, line_state.revision, before), (known, seen.revision, 1));
                 }
-                _ => assert!(told == Some(due) && stands.revision > seen.revision),
+                _ => assert!(reported == Some(due) && line_state.revision > seen.revision),
             }
             if !stays {
-                let gone = TxnOp::delete(stands.place.key, None);
+                let gone = TxnOp::delete(line_state.place.key, None);
                 turn.write([gone]).await;
             }
         }
@@ -288,7 +288,7 @@ mod tests {
         let (_cluster, driver) = served();
         let turn = Turn::new(&driver.inner, &queue());
         let mut part = Part::default();
-        turn.stand(&mut part, 0, 0).await.unwrap();
+        turn.take_place(&mut part, 0, 0).await.unwrap();
         let seen = turn.seen_by(Some(&part)).await;
         let since = driver.inner.signals.half_is_over().await;
         turn.wait_in_line(&mut part, &seen, Ahead::Known(None), 0).await.unwrap();
@@ -312,12 +312,12 @@ mod tests {
         ] {
             let key = turn.keys.place(super::super::keys::Place::Waiting(due), 1);
             turn.write([TxnOp::put(key.as_slice(), "", None)]).await;
-            let (stands, told) = turn.stand(&mut Part::default(), signal, room).await.unwrap();
-            assert_eq!((told, stands.soonest), (Some(next), Soonest { due: next, wanted: 1 }), "{due}");
+            let (line_state, reported) = turn.take_place(&mut Part::default(), signal, room).await.unwrap();
+            assert_eq!((reported, line_state.soonest), (Some(next), Soonest { due: next, wanted: 1 }), "{due}");
             turn.write([TxnOp::delete(key, None)]).await;
         }
-        let (stands, told) = turn.stand(&mut Part::default(), signal, room).await.unwrap();
-        assert_eq!((told, stands.soonest), (None, Soonest::NEVER));
+        let (line_state, reported) = turn.take_place(&mut Part::default(), signal, room).await.unwrap();
+        assert_eq!((reported, line_state.soonest), (None, Soonest::NEVER));
     }
 
     #[tokio::test]
@@ -327,7 +327,7 @@ mod tests {
         let lease = driver.inner.signals.lease().await.unwrap();
         assert_eq!(driver.inner.signals.lease().await.unwrap(), lease, "one for all places");
         driver.inner.leases.revoke(lease).await.unwrap();
-        turn.stand(&mut Part::default(), 0, 0).await.unwrap();
+        turn.take_place(&mut Part::default(), 0, 0).await.unwrap();
         let another = driver.inner.signals.lease().await.unwrap();
         assert!(another != lease && driver.inner.lives(another).await);
         assert_eq!(turn.all().await.len(), 1);

@@ -38,7 +38,7 @@ pub(crate) enum Volume {
 
 /// The program's output. Colours are left out where they would not be seen, and where `NO_COLOR` is set.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Voice {
+pub(crate) struct Printer {
     pub(crate) format: Format,
     pub(crate) volume: Volume,
 }
@@ -48,7 +48,7 @@ pub(crate) const WARNING: Style = AnsiColor::Yellow.on_default().bold();
 const FAINT: Style = Style::new().dimmed();
 const CLEAR_LINE: &str = "\r\x1b[K";
 
-impl Voice {
+impl Printer {
     /// Says why nothing comes of it.
     pub(crate) fn error(self, text: &str) {
         if !text.is_empty() {

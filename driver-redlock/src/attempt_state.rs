@@ -8,7 +8,7 @@ use crate::node_set::NodeSet;
 
 /// The known state of one acquisition, node by node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Standing {
+pub(crate) struct AttemptState {
     /// Where the present token has been sent.
     asked: NodeSet,
     granted: NodeSet,
@@ -61,7 +61,7 @@ impl Undo {
     }
 }
 
-impl Standing {
+impl AttemptState {
     pub(crate) fn asked(&self) -> NodeSet {
         self.asked
     }
@@ -221,28 +221,28 @@ mod tests {
     }
 
     /// Nodes 0 and 1 have granted, and node 2 has not answered.
-    fn won() -> Standing {
-        let mut standing = Standing::default();
-        (0..3).for_each(|node| standing.ask(node));
-        (0..2).for_each(|node| standing.settle_granted(node));
-        assert!(standing.win(fence(), standing.granted()));
-        standing
+    fn won() -> AttemptState {
+        let mut attempt_state = AttemptState::default();
+        (0..3).for_each(|node| attempt_state.ask(node));
+        (0..2).for_each(|node| attempt_state.settle_granted(node));
+        assert!(attempt_state.win(fence(), attempt_state.granted()));
+        attempt_state
     }
 
     #[test]
     fn one_vote_on_its_way_is_undone_by_the_release_that_finds_it_and_two_are_refused() {
-        let mut standing = won();
-        assert_eq!((0..3).map(|node| standing.give_back(node)).collect::<Vec<_>>(), {
+        let mut attempt_state = won();
+        assert_eq!((0..3).map(|node| attempt_state.give_back(node)).collect::<Vec<_>>(), {
             [Undo::Release, Undo::Release, Undo::ReleaseOrAbandon]
         });
-        standing.ask(2);
-        assert_eq!(standing.give_back(2), Undo::ReleaseAndAbandon, "either of the two may come later");
-        standing.settle_refused(2);
-        standing.ask(2);
-        assert_eq!(standing.give_back(2), Undo::ReleaseAndAbandon, "the one that was not heard of still may");
-        standing.spoil(NodeSet::of(2));
-        standing.ask(2);
-        assert_eq!(standing.give_back(2), Undo::ReleaseOrAbandon, "it is another token");
+        attempt_state.ask(2);
+        assert_eq!(attempt_state.give_back(2), Undo::ReleaseAndAbandon, "either of the two may come later");
+        attempt_state.settle_refused(2);
+        attempt_state.ask(2);
+        assert_eq!(attempt_state.give_back(2), Undo::ReleaseAndAbandon, "the one that was not heard of still may");
+        attempt_state.spoil(NodeSet::of(2));
+        attempt_state.ask(2);
+        assert_eq!(attempt_state.give_back(2), Undo::ReleaseOrAbandon, "it is another token");
         let mut healing = won();
         assert!(healing.begin_healing(2) && healing.send_healing(2));
         assert_eq!(healing.give_back(2), Undo::ReleaseAndAbandon, "the vote before was not heard of");
@@ -254,43 +254,43 @@ mod tests {
 
     #[test]
     fn what_is_given_up_at_a_node_is_known_of_it_no_more() {
-        let mut standing = won();
+        let mut attempt_state = won();
         let [first, others] = [NodeSet::of(0), NodeSet::of(1).or(NodeSet::of(2))];
-        assert_eq!(standing.spoil(others), NodeSet::of(1), "a vote of the other one may be on its way");
-        assert_eq!((standing.granted(), standing.unknown()), (first, NodeSet::default()));
-        assert!(standing.begin_healing(1) && !standing.begin_healing(0));
+        assert_eq!(attempt_state.spoil(others), NodeSet::of(1), "a vote of the other one may be on its way");
+        assert_eq!((attempt_state.granted(), attempt_state.unknown()), (first, NodeSet::default()));
+        assert!(attempt_state.begin_healing(1) && !attempt_state.begin_healing(0));
     }
 
     #[test]
     fn a_node_that_refuses_has_granted_nothing() {
-        let mut standing = won();
-        standing.settle_refused(1);
-        assert_eq!((standing.granted(), standing.unknown()), (NodeSet::of(0), NodeSet::of(2)));
+        let mut attempt_state = won();
+        attempt_state.settle_refused(1);
+        assert_eq!((attempt_state.granted(), attempt_state.unknown()), (NodeSet::of(0), NodeSet::of(2)));
     }
 
     #[test]
     fn a_hold_that_is_dropped_is_held_no_more_and_may_be_won_anew() {
-        let mut adopted = Standing::default();
+        let mut adopted = AttemptState::default();
         assert!(adopted.adopt() && !adopted.adopt(), "that is news once");
-        for mut standing in [won(), adopted] {
-            assert!(standing.is_held());
-            standing.drop_hold();
-            assert_eq!((standing.is_held(), standing.fence()), (false, None));
-            assert!(standing.win(fence(), all()));
+        for mut attempt_state in [won(), adopted] {
+            assert!(attempt_state.is_held());
+            attempt_state.drop_hold();
+            assert_eq!((attempt_state.is_held(), attempt_state.fence()), (false, None));
+            assert!(attempt_state.win(fence(), all()));
         }
-        let mut ended = Standing::default();
+        let mut ended = AttemptState::default();
         ended.end();
         assert!(!ended.adopt() && !ended.is_held() && !ended.win(fence(), all()), "it is over");
     }
 
     #[test]
     fn a_node_is_taken_back_once_at_a_time_for_what_is_held_and_where_it_is_not() {
-        let mut standing = won();
-        assert!(!standing.begin_healing(0), "it has it");
-        assert!(standing.begin_healing(2) && !standing.begin_healing(2), "it is on its way");
-        standing.settle_healing(2, Healed::NotSent);
-        assert!(standing.begin_healing(2));
-        let mut nothing = Standing::default();
+        let mut attempt_state = won();
+        assert!(!attempt_state.begin_healing(0), "it has it");
+        assert!(attempt_state.begin_healing(2) && !attempt_state.begin_healing(2), "it is on its way");
+        attempt_state.settle_healing(2, Healed::NotSent);
+        assert!(attempt_state.begin_healing(2));
+        let mut nothing = AttemptState::default();
         assert!(!nothing.begin_healing(2), "nothing is held");
         let mut ended = won();
         assert!(ended.begin_healing(2));
@@ -308,14 +308,16 @@ mod tests {
     #[test]
     fn what_is_heard_of_a_node_that_is_taken_back_counts_until_the_end() {
         let heard = |healed, ended: bool| {
-            let mut standing = won();
-            standing.settle_refused(2);
-            assert!(standing.begin_healing(2) && standing.send_healing(2) && standing.unknown().contains(2));
+            let mut attempt_state = won();
+            attempt_state.settle_refused(2);
+            assert!(
+                attempt_state.begin_healing(2) && attempt_state.send_healing(2) && attempt_state.unknown().contains(2)
+            );
             if ended {
-                standing.end();
+                attempt_state.end();
             }
-            standing.settle_healing(2, healed);
-            (standing.granted().contains(2), standing.unknown().contains(2))
+            attempt_state.settle_healing(2, healed);
+            (attempt_state.granted().contains(2), attempt_state.unknown().contains(2))
         };
         assert_eq!(heard(Healed::Granted, false), (true, false));
         assert_eq!(heard(Healed::Refused, false), (false, false));

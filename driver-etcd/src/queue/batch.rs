@@ -13,12 +13,12 @@ use super::keys::Set;
 
 /// The messages of one transaction.
 #[derive(Debug, Default)]
-pub(super) struct Apart {
+pub(super) struct Batch {
     names: HashSet<MessageId>,
     in_flight: HashSet<ConcurrencyKey>,
 }
 
-impl Apart {
+impl Batch {
     /// Takes a message in, unless it has to wait for the next transaction.
     pub(super) fn takes(&mut self, entry: &Entry) -> bool {
         let name = entry.record.named.as_ref().map(|named| &named.id);
@@ -37,8 +37,8 @@ impl Apart {
 pub(super) fn by_transactions(mut entries: Vec<Entry>) -> Vec<Vec<Entry>> {
     let mut transactions = Vec::new();
     while !entries.is_empty() {
-        let mut apart = Apart::default();
-        let (now, later) = entries.into_iter().partition(|entry| apart.takes(entry));
+        let mut batch = Batch::default();
+        let (now, later) = entries.into_iter().partition(|entry| batch.takes(entry));
         transactions.push(now);
         entries = later;
     }

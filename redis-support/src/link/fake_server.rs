@@ -48,7 +48,7 @@ struct Open {
 
 /// A connection to one of the servers.
 pub(crate) struct Connection {
-    scene: Scene,
+    fake_server: Scene,
     address: Address,
     cut: watch::Receiver<bool>,
 }
@@ -220,7 +220,7 @@ impl std::fmt::Debug for Scene {
 impl Dialer for Scene {
     type Socket = Connection;
 
-    const DRIVER: &'static str = "scene";
+    const DRIVER: &'static str = "fake_server";
     const SCHEME: &'static str = "";
 
     fn agree(&self, config: RedisConfig) -> tenure_core::Result<RedisConfig> {
@@ -236,7 +236,7 @@ impl Dialer for Scene {
         }
         let (cuts, cut) = watch::channel(false);
         state.connections.push(Open { address: address.clone(), listen, cuts });
-        Ok(Connection { scene: self.clone(), address, cut })
+        Ok(Connection { fake_server: self.clone(), address, cut })
     }
 }
 
@@ -244,9 +244,9 @@ impl Socket for Connection {
     async fn send(&self, request: &Request<'_>) -> Result<Reply, ExecError> {
         let mut words = Vec::new();
         request.each(|word| words.push(String::from_utf8_lossy(word).into_owned()));
-        let (time, text) = (self.scene.time(), words.join(" "));
+        let (time, text) = (self.fake_server.time(), words.join(" "));
         let (mood, answer) = {
-            let mut state = self.scene.state();
+            let mut state = self.fake_server.state();
             state.sent.push((time, self.address.clone(), text.clone()));
             (state.moods.get(&self.address).copied().unwrap_or_default(), Arc::clone(&state.answer))
         };

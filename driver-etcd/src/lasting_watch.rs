@@ -45,7 +45,7 @@ struct Opened {
     member: usize,
 }
 
-pub(crate) struct Standing<A> {
+pub(crate) struct LastingWatch<A> {
     link: Arc<Link>,
     pub(crate) audience: A,
     task: tokio::sync::Mutex<Option<JoinHandle<()>>>,
@@ -55,7 +55,7 @@ pub(crate) struct Standing<A> {
     idle: Duration,
 }
 
-impl<A: Audience> Standing<A> {
+impl<A: Audience> LastingWatch<A> {
     pub(crate) fn new(link: Arc<Link>, audience: A) -> Arc<Self> {
         Self::with_idle(link, audience, IDLE)
     }
@@ -206,13 +206,13 @@ impl<A: Audience> Standing<A> {
 
 /// The task that keeps the watch. Dropped before its end, since its runtime ends, it has all waiters ask: the first of
 /// them opens the watch again where it runs.
-struct CutOff<A: Audience>(Option<Arc<Standing<A>>>);
+struct CutOff<A: Audience>(Option<Arc<LastingWatch<A>>>);
 
 impl<A: Audience> Drop for CutOff<A> {
     fn drop(&mut self) {
-        if let Some(standing) = self.0.take() {
-            standing.live.send_replace(false);
-            standing.audience.gap();
+        if let Some(lasting_watch) = self.0.take() {
+            lasting_watch.live.send_replace(false);
+            lasting_watch.audience.gap();
         }
     }
 }
@@ -223,9 +223,9 @@ enum Ended {
     Idle,
 }
 
-impl<A> fmt::Debug for Standing<A> {
+impl<A> fmt::Debug for LastingWatch<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Standing").field("live", &*self.live.borrow()).finish_non_exhaustive()
+        f.debug_struct("LastingWatch").field("live", &*self.live.borrow()).finish_non_exhaustive()
     }
 }
 
@@ -246,16 +246,16 @@ mod tests {
         /// Whether it does so at each of the next looks; at all later ones as at the last of them.
         listens: Mutex<VecDeque<bool>>,
         looks: Mutex<u32>,
-        told: Mutex<Vec<&'static str>>,
+        reported: Mutex<Vec<&'static str>>,
     }
 
     impl Ears {
         fn tell(&self, what: &'static str) {
-            self.told.lock().unwrap().push(what);
+            self.reported.lock().unwrap().push(what);
         }
 
-        fn told(&self) -> String {
-            self.told.lock().unwrap().join(" ")
+        fn reported(&self) -> String {
+            self.reported.lock().unwrap().join(" ")
         }
     }
 
@@ -291,13 +291,13 @@ mod tests {
         }
     }
 
-    fn standing(url: &str, listens: &[bool], idle: Duration) -> Arc<Standing<Ears>> {
+    fn lasting_watch(url: &str, listens: &[bool], idle: Duration) -> Arc<LastingWatch<Ears>> {
         let listens = Mutex::new(listens.iter().copied().collect());
-        let ears = Ears { listens, looks: Mutex::default(), told: Mutex::default() };
-        Standing::with_idle(Arc::new(Link::new(url.parse().unwrap())), ears, idle)
+        let ears = Ears { listens, looks: Mutex::default(), reported: Mutex::default() };
+        LastingWatch::with_idle(Arc::new(Link::new(url.parse().unwrap())), ears, idle)
     }
 
-    impl Standing<Ears> {
+    impl LastingWatch<Ears> {
         async fn is_live(&self, live: bool) {
             let mut news = self.live.subscribe();
             let changed = tokio::time::timeout(PATIENCE, news.wait_for(|now| *now == live));
@@ -322,41 +322,41 @@ mod tests {
         // Two looks without a listener and a third one, before the watch is given up, with one; then the same, and the
         // third finds none.
         let now_and_then = [false, true, false, true, false, false, true, true, false, false, false];
-        let standing = standing(&cluster.url(), &now_and_then, MOMENT);
-        standing.ensure_live().await.unwrap();
-        standing.ended().await;
-        assert_eq!(*standing.audience.looks.lock().unwrap(), now_and_then.len() as u32);
-        assert_eq!(standing.audience.told(), "begin");
-        standing.ensure_live().await.unwrap();
-        assert_eq!(standing.audience.told(), "begin begin");
+        let lasting_watch = lasting_watch(&cluster.url(), &now_and_then, MOMENT);
+        lasting_watch.ensure_live().await.unwrap();
+        lasting_watch.ended().await;
+        assert_eq!(*lasting_watch.audience.looks.lock().unwrap(), now_and_then.len() as u32);
+        assert_eq!(lasting_watch.audience.reported(), "begin");
+        lasting_watch.ensure_live().await.unwrap();
+        assert_eq!(lasting_watch.audience.reported(), "begin begin");
     }
 
     #[tokio::test]
     async fn a_watch_that_breaks_is_opened_again_for_who_listens() {
         let mut cluster = EtcdCluster::single(EtcdOptions::new()).unwrap();
-        let standing = standing(&cluster.url(), &[true], MOMENT);
-        standing.ensure_live().await.unwrap();
+        let lasting_watch = lasting_watch(&cluster.url(), &[true], MOMENT);
+        lasting_watch.ensure_live().await.unwrap();
         cluster.kill(0).unwrap();
-        standing.is_live(false).await;
+        lasting_watch.is_live(false).await;
         cluster.restart(0).unwrap();
-        standing.is_live(true).await;
-        assert_eq!(standing.audience.told(), "begin gap");
-        standing.ensure_live().await.unwrap();
-        assert_eq!(standing.audience.told(), "begin gap", "it stands");
+        lasting_watch.is_live(true).await;
+        assert_eq!(lasting_watch.audience.reported(), "begin gap");
+        lasting_watch.ensure_live().await.unwrap();
+        assert_eq!(lasting_watch.audience.reported(), "begin gap", "it stays open");
     }
 
     #[tokio::test]
     async fn a_watch_that_breaks_is_given_up_when_nobody_listens_or_the_driver_is_closed() {
         for closed in [false, true] {
             let cluster = EtcdCluster::single(EtcdOptions::new()).unwrap();
-            let standing = standing(&cluster.url(), &[closed], PATIENCE);
-            standing.ensure_live().await.unwrap();
+            let lasting_watch = lasting_watch(&cluster.url(), &[closed], PATIENCE);
+            lasting_watch.ensure_live().await.unwrap();
             if closed {
-                standing.link.close();
+                lasting_watch.link.close();
             }
             drop(cluster);
-            standing.ended().await;
-            assert_eq!(standing.audience.told(), "begin");
+            lasting_watch.ended().await;
+            assert_eq!(lasting_watch.audience.reported(), "begin");
         }
     }
 
@@ -364,30 +364,30 @@ mod tests {
     async fn a_watch_is_kept_for_two_spans_between_looks_after_it_was_opened() {
         let cluster = EtcdCluster::single(EtcdOptions::new()).unwrap();
         let (span, start) = (MOMENT * 10, std::time::Instant::now());
-        let standing = standing(&cluster.url(), &[false], span);
-        standing.ensure_live().await.unwrap();
-        standing.ended().await;
+        let lasting_watch = lasting_watch(&cluster.url(), &[false], span);
+        lasting_watch.ensure_live().await.unwrap();
+        lasting_watch.ended().await;
         assert!(start.elapsed() >= span * 2, "{:?}", start.elapsed());
     }
 
     #[tokio::test]
     async fn who_needs_it_while_it_is_opened_again_waits_for_that_or_for_the_end_of_the_driver() {
         let mut cluster = EtcdCluster::single(EtcdOptions::new()).unwrap();
-        let standing = standing(&cluster.url(), &[true], PATIENCE);
+        let lasting_watch = lasting_watch(&cluster.url(), &[true], PATIENCE);
         let is_pending =
             async |ensured: &mut JoinHandle<Result<()>>| tokio::time::timeout(MOMENT * 5, ensured).await.is_err();
         let ensure = || {
-            let standing = Arc::clone(&standing);
-            tokio::spawn(async move { standing.ensure_live().await })
+            let lasting_watch = Arc::clone(&lasting_watch);
+            tokio::spawn(async move { lasting_watch.ensure_live().await })
         };
-        standing.ensure_live().await.unwrap();
+        lasting_watch.ensure_live().await.unwrap();
         for closed in [false, true] {
             cluster.kill(0).unwrap();
-            standing.is_live(false).await;
+            lasting_watch.is_live(false).await;
             let mut ensured = ensure();
             assert!(is_pending(&mut ensured).await);
             if closed {
-                standing.link.close();
+                lasting_watch.link.close();
             } else {
                 cluster.restart(0).unwrap();
             }
@@ -401,10 +401,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn who_tries_to_open_it_again_waits_longer_each_time() {
         let listens = [true, true, true, true, true, true, true, false];
-        let standing = standing("etcd://127.0.0.1:1", &listens, MOMENT);
+        let lasting_watch = lasting_watch("etcd://127.0.0.1:1", &listens, MOMENT);
         let start = tokio::time::Instant::now();
-        assert!(standing.reopen().await.is_none());
-        assert_eq!(*standing.audience.looks.lock().unwrap(), 8);
+        assert!(lasting_watch.reopen().await.is_none());
+        assert_eq!(*lasting_watch.audience.looks.lock().unwrap(), 8);
         let least = 20 + 40 + 80 + 160 + 320 + 500 + 500;
         let took = start.elapsed();
         assert!(took >= Duration::from_millis(least) && took < Duration::from_millis(least + 500), "{took:?}");

@@ -110,7 +110,7 @@ fn words(text: &str) -> Vec<String> {
 
 fn expressions(words: &[String]) -> Vec<&'static str> {
     let one = |word: &String| match word.as_str() {
-        "reported" | "tells" | "tell" => Some("reported"),
+        "told" | "tells" | "tell" => Some("told"),
         "nobody" | "somebody" | "whoever" | "everybody" | "anybody" => Some("nobody, whoever"),
         "stands" | "stood" => Some("stands"),
         _ => None,
@@ -207,9 +207,9 @@ mod tests {
 
     #[test]
     fn the_six_expressions_are_found_and_code_is_not() {
-        let page = "# Told\n\nThe holder is reported; `nobody` goes on,\nand what is here stands: it is over.\n\n```\nnobody\n```\n";
+        let page = "# Told\n\nThe holder is told; `nobody` goes on,\nand what is here stands: it is over.\n\n```\nnobody\n```\n";
         let found: Vec<_> = prose(page).iter().flat_map(|(_, text)| expressions(&words(text))).collect();
-        assert_eq!(found, ["reported", "reported", "goes on", "stands", "what is", "is over"]);
+        assert_eq!(found, ["told", "told", "goes on", "stands", "what is", "is over"]);
         assert_eq!(prose(page).last().unwrap().0, 4);
     }
 

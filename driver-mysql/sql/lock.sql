@@ -17,7 +17,7 @@ CREATE TABLE IF NOT EXISTS tenure_lock (
   entries BLOB           NULL,                -- of a re-entrant lock: for each entry its token, a colon, its ttl, and a comma
   since   BIGINT         NOT NULL,
   until   BIGINT         NOT NULL,
-  told    BIGINT         NOT NULL,            -- the ttl of the grant
+  reported BIGINT         NOT NULL,            -- the ttl of the grant
   label   VARBINARY(128) NULL,                -- UTF-8, whatever the character set of the database; also zero bytes
   day     INT            AS (GREATEST(until, fence) DIV 86400000000) STORED, -- when it was used last
   KEY idle (day)
@@ -110,7 +110,7 @@ main: BEGIN
   DECLARE l_token, l_owner VARBINARY(32);
   DECLARE l_entries BLOB;
   DECLARE l_idle INT DEFAULT 0;
-  DECLARE l_fence, l_first, l_until, l_told, t BIGINT;
+  DECLARE l_fence, l_first, l_until, l_reported, t BIGINT;
   DECLARE CONTINUE HANDLER FOR 1062 SET l_known = 1;
   DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN
     ROLLBACK;
@@ -123,12 +123,12 @@ main: BEGIN
   attempt: LOOP
     SET l_found = 0, l_known = 0, l_tries = l_tries + 1;
     -- A look first: who finds the lock taken writes nothing, waits for nobody, and flushes nothing.
-    SELECT 1, fence, first, token, owner, until, told INTO l_found, l_fence, l_first, l_token, l_owner, l_until, l_told
+    SELECT 1, fence, first, token, owner, until, reported INTO l_found, l_fence, l_first, l_token, l_owner, l_until, l_reported
       FROM tenure_lock WHERE name = p_name;
     SET t = {now};
     IF l_found AND l_until > t THEN
       IF p_owner IS NULL AND l_owner IS NULL AND l_token = p_token THEN
-        SELECT 2, l_first, l_told, 1, 1, 0; LEAVE main;
+        SELECT 2, l_first, l_reported, 1, 1, 0; LEAVE main;
       END IF;
       IF p_owner IS NULL OR l_owner IS NULL OR l_owner <> p_owner THEN
         SELECT 3, 0, 0, 0, 0, l_until - t; LEAVE main;
@@ -148,21 +148,21 @@ main: BEGIN
         LEAVE main;
       END IF;
       IF l_depth >= p_max_depth THEN ROLLBACK; SELECT -4, 0, 0, 0, 0, 0; LEAVE main; END IF;
-      SET t = {now}, l_told = GREATEST(l_until, t + p_ttl) - t, l_depth = l_depth + 1;
-      UPDATE tenure_lock SET until = t + l_told, depth = l_depth, entries = CONCAT(l_entries, p_token, ':', l_told, ',')
+      SET t = {now}, l_reported = GREATEST(l_until, t + p_ttl) - t, l_depth = l_depth + 1;
+      UPDATE tenure_lock SET until = t + l_reported, depth = l_depth, entries = CONCAT(l_entries, p_token, ':', l_reported, ',')
         WHERE name = p_name;
       COMMIT;
       SET l_granted = 1;
       LEAVE attempt;
     END IF;
     CALL tenure_writable();
-    SET l_depth = 1, l_told = p_ttl, l_entries = IF(p_owner IS NULL, NULL, CONCAT(p_token, ':', p_ttl, ','));
+    SET l_depth = 1, l_reported = p_ttl, l_entries = IF(p_owner IS NULL, NULL, CONCAT(p_token, ':', p_ttl, ','));
     IF NOT l_found THEN
       SELECT EXISTS (SELECT 1 FROM tenure_lock WHERE day < t DIV 86400000000 - 1) INTO l_idle;
       IF l_idle THEN CALL tenure_lock_sweep(t DIV 86400000000 - 1); END IF;
       SET l_first = GREATEST(t, p_floor + 1);
       -- No lock of a missing row before it: two of those wait for each other's gap.
-      INSERT INTO tenure_lock (name, fence, first, token, owner, entries, since, until, told, label)
+      INSERT INTO tenure_lock (name, fence, first, token, owner, entries, since, until, reported, label)
         VALUES (p_name, l_first + p_fences - 1, l_first, p_token, p_owner, l_entries, t, t + p_ttl, p_ttl, p_label);
       -- A row that is there already was made by a faster request, whose hold the next look finds.
       SET l_granted = NOT l_known;
@@ -178,7 +178,7 @@ main: BEGIN
       END IF;
       SET l_first = GREATEST(l_fence + 1, t, p_floor + 1);
       UPDATE tenure_lock SET fence = l_first + p_fences - 1, first = l_first, token = p_token, owner = p_owner, depth = 1,
-        entries = l_entries, since = t, until = t + p_ttl, told = p_ttl, label = p_label WHERE name = p_name;
+        entries = l_entries, since = t, until = t + p_ttl, reported = p_ttl, label = p_label WHERE name = p_name;
       COMMIT;
       SET l_granted = 1;
     ELSE
@@ -186,7 +186,7 @@ main: BEGIN
       -- hits.
       SET l_first = GREATEST(l_fence + 1, t, p_floor + 1);
       UPDATE tenure_lock SET fence = l_first + p_fences - 1, first = l_first, token = p_token, owner = p_owner, depth = 1,
-        entries = l_entries, since = t, until = t + p_ttl, told = p_ttl, label = p_label
+        entries = l_entries, since = t, until = t + p_ttl, reported = p_ttl, label = p_label
         WHERE name = p_name AND fence = l_fence AND until = 0;
       SET l_granted = ROW_COUNT() > 0;
     END IF;
@@ -201,7 +201,7 @@ main: BEGIN
     COMMIT;
     SELECT -1, 0, 0, 0, 0, 0; LEAVE main;
   END IF;
-  SELECT 1, l_first, l_told, IF(l_depth > 1, 1, p_fences), l_depth, 0;
+  SELECT 1, l_first, l_reported, IF(l_depth > 1, 1, p_fences), l_depth, 0;
 END
 //
 -- A JSON null that is read as text is NULL on MariaDB and the text 'null' on MySQL; no owner is called that.

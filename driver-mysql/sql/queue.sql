@@ -34,7 +34,7 @@ CREATE TABLE IF NOT EXISTS tenure_message (
   attempt    INT            NOT NULL DEFAULT 0,
   attempts   INT            NOT NULL,
   cause      TINYINT        NOT NULL DEFAULT 0, -- first, retried, returned, parked, expired, redriven
-  told       TINYINT        NOT NULL DEFAULT 0, -- the cause of the latest delivery
+  reported   TINYINT        NOT NULL DEFAULT 0, -- the cause of the latest delivery
   doom       TINYINT        NULL,               -- exhausted, rejected, expired, damaged
   expires    BIGINT         NULL,               -- until when it may be delivered
   known_for  BIGINT         NOT NULL DEFAULT 0, -- for how long its name stays known after it was acknowledged
@@ -415,7 +415,7 @@ main: BEGIN
           UPDATE tenure_message SET line = 1, cause = IF(leased, 4, cause), leased = 0 WHERE number = l_number;
         ELSE
           SET l_fence = l_fence + 1, l_given = l_given + 1, l_room = l_room - 1;
-          UPDATE tenure_message SET told = IF(leased, 4, cause), leased = 1, late = t - due, due = t + p_lease, delivery = l_fence,
+          UPDATE tenure_message SET reported = IF(leased, 4, cause), leased = 1, late = t - due, due = t + p_lease, delivery = l_fence,
             attempt = attempt + 1 WHERE number = l_number;
         END IF;
       END LOOP;
@@ -452,7 +452,7 @@ main: BEGIN
   SELECT l_answers, l_next, l_expired, l_buried, l_postponed;
   IF l_given > 0 THEN
     -- By the fences that only this call gave: a message that went to another receive meanwhile is not among them.
-    SELECT number, name, payload, attempt, attempts, told, delivery, late, t - pushed, ckey, lck, reason, recurrence
+    SELECT number, name, payload, attempt, attempts, reported, delivery, late, t - pushed, ckey, lck, reason, recurrence
       FROM tenure_message WHERE queue = p_queue AND line = 0 AND due = t + p_lease AND delivery BETWEEN l_first AND l_fence ORDER BY delivery;
   END IF;
 END

@@ -19,7 +19,7 @@ CREATE {unlogged} TABLE tenure.lock (
   first   bigint  NOT NULL,               -- the first of the holder's
   owner   text,                           -- of a re-entrant lock
   entries text[]  NOT NULL,               -- the holder's tokens; empty: free
-  told    bigint[] NOT NULL,              -- the ttl that each of them was told
+  reported bigint[] NOT NULL,              -- the ttl reported to each of them
   since   bigint  NOT NULL,
   until   bigint  NOT NULL,
   label   bytea,                          -- UTF-8, whatever the encoding of the database; also zero bytes
@@ -98,7 +98,7 @@ BEGIN
     ELSIF w.accepts THEN
       UPDATE tenure.lock l
         SET first = greatest(l.fence + 1, t, p_floor + 1), fence = greatest(l.fence + 1, t, p_floor + 1) + w.fences - 1,
-            owner = NULL, entries = ARRAY[w.token], told = ARRAY[least(w.ttl, tenure.claim())], since = t,
+            owner = NULL, entries = ARRAY[w.token], reported = ARRAY[least(w.ttl, tenure.claim())], since = t,
             until = t + least(w.ttl, tenure.claim()), label = w.label, handed = true, queued = true
         WHERE l.name = p_name AND (l.entries = '{}' OR l.until <= t) RETURNING l.first INTO f;
       IF NOT FOUND THEN RETURN; END IF; -- renewed in this instant
@@ -164,7 +164,7 @@ BEGIN
     UPDATE tenure.lock x
       SET first = CASE WHEN x.handed THEN x.first ELSE greatest(x.fence + 1, at, p_floor + 1) END,
           fence = CASE WHEN x.handed THEN x.fence ELSE greatest(x.fence + 1, at, p_floor + 1) + p_fences - 1 END,
-          owner = NULL, entries = ARRAY[p_token], told = ARRAY[p_ttl], since = CASE WHEN x.handed THEN x.since ELSE at END,
+          owner = NULL, entries = ARRAY[p_token], reported = ARRAY[p_ttl], since = CASE WHEN x.handed THEN x.since ELSE at END,
           until = CASE WHEN x.handed THEN greatest(x.until, at + p_ttl) ELSE at + p_ttl END, label = p_label, handed = false
       WHERE x.name = p_name AND (x.entries = '{}' AND NOT x.queued OR x.handed AND x.entries = ARRAY[p_token] AND x.until > at)
         AND x.graves <= at RETURNING x.first, x.fence - x.first + 1 INTO fence, n;
@@ -184,9 +184,9 @@ BEGIN
     -- A repeated request gets the grant that it has: it must not queue behind itself.
     IF held AND l.owner IS NOT DISTINCT FROM p_owner AND p_token = ANY (l.entries) THEN
       fence := l.first; depth := cardinality(l.entries); n := 1; code := 2;
-      ttl := l.told[array_position(l.entries, p_token)];
+      ttl := l.reported[array_position(l.entries, p_token)];
       IF l.handed THEN
-        UPDATE tenure.lock x SET until = greatest(x.until, at + p_ttl), told = ARRAY[p_ttl], handed = false
+        UPDATE tenure.lock x SET until = greatest(x.until, at + p_ttl), reported = ARRAY[p_ttl], handed = false
           WHERE x.name = p_name AND p_token = ANY (x.entries) AND x.until > at;
         CONTINUE WHEN NOT FOUND;
         code := 1; ttl := p_ttl; n := l.fence - l.first + 1;
@@ -197,7 +197,7 @@ BEGIN
     IF held AND p_owner IS NOT NULL AND l.owner = p_owner THEN
       IF cardinality(l.entries) >= p_max_depth THEN code := -4; RETURN; END IF;
       UPDATE tenure.lock x SET until = greatest(x.until, at + p_ttl), entries = x.entries || p_token,
-          told = x.told || (greatest(x.until, at + p_ttl) - at)
+          reported = x.reported || (greatest(x.until, at + p_ttl) - at)
         WHERE x.name = p_name AND x.owner = p_owner AND x.first = l.first AND x.until > at
         RETURNING x.first, x.until - at, cardinality(x.entries) INTO fence, ttl, depth;
       CONTINUE WHEN NOT FOUND;
@@ -221,7 +221,7 @@ BEGIN
         DELETE FROM tenure.waiter x WHERE l.queued AND x.name = p_name AND x.token = p_token;
         UPDATE tenure.lock x
           SET first = greatest(x.fence + 1, at, p_floor + 1), fence = greatest(x.fence + 1, at, p_floor + 1) + p_fences - 1,
-              owner = p_owner, entries = ARRAY[p_token], told = ARRAY[p_ttl], since = at, until = at + p_ttl,
+              owner = p_owner, entries = ARRAY[p_token], reported = ARRAY[p_ttl], since = at, until = at + p_ttl,
               label = p_label, handed = false,
               queued = x.queued AND EXISTS (SELECT FROM tenure.waiter y WHERE y.name = p_name)
           WHERE x.name = p_name AND (x.entries = '{}' OR x.until <= at) RETURNING x.first INTO fence;
@@ -239,7 +239,7 @@ BEGIN
         recheck := NULL;
         PERFORM tenure.sweep(at);
         f := greatest(at, p_floor + 1);
-        INSERT INTO tenure.lock AS x (name, fence, first, owner, entries, told, since, until, label, graves)
+        INSERT INTO tenure.lock AS x (name, fence, first, owner, entries, reported, since, until, label, graves)
           SELECT p_name, f + p_fences - 1, f, p_owner, ARRAY[p_token], ARRAY[p_ttl], at, at + p_ttl, p_label,
               coalesce(max(y.until), 0) FROM tenure.tombstone y WHERE y.name = p_name
           ON CONFLICT DO NOTHING RETURNING x.first INTO fence;
@@ -270,7 +270,7 @@ BEGIN
     IF held THEN
       IF n <= 0 THEN recheck := l.until - at; END IF;
     ELSE
-      -- Free, and another is first: its turn begins now, if nobody has told it.
+      -- Free, and another is first: its turn begins now, if no statement has begun it.
       IF w.present > at + tenure.claim() THEN PERFORM tenure.turn(p_name, p_floor); END IF;
       recheck := least(w.present - at, tenure.claim());
     END IF;
@@ -328,7 +328,7 @@ BEGIN
     IF FOUND THEN RETURN 0; END IF;
   END IF;
   UPDATE tenure.lock l
-    SET told = l.told[:array_position(l.entries, p_token) - 1] || l.told[array_position(l.entries, p_token) + 1:],
+    SET reported = l.reported[:array_position(l.entries, p_token) - 1] || l.reported[array_position(l.entries, p_token) + 1:],
         entries = array_remove(l.entries, p_token), handed = false
     WHERE l.name = p_name AND l.owner IS NOT DISTINCT FROM p_owner AND p_token = ANY (l.entries) AND l.until > tenure.us()
     RETURNING cardinality(l.entries) INTO rest;
@@ -347,7 +347,7 @@ DECLARE
 BEGIN
   IF unguarded THEN
     -- The usual release: one conditional write without the advisory lock, which hits nothing if there are waiters.
-    UPDATE tenure.lock l SET entries = '{}', told = '{}', handed = false
+    UPDATE tenure.lock l SET entries = '{}', reported = '{}', handed = false
       WHERE l.name = p_name AND l.owner IS NULL AND l.entries = ARRAY[p_token] AND l.until > tenure.us() AND NOT l.queued;
     IF FOUND THEN RETURN 0; END IF;
   END IF;
@@ -361,7 +361,7 @@ BEGIN
       WITH given AS (
         UPDATE tenure.lock l
           SET first = greatest(l.fence + 1, t, p_floor + 1), fence = greatest(l.fence + 1, t, p_floor + 1) + w.fences - 1,
-              entries = ARRAY[w.token], told = ARRAY[least(w.ttl, tenure.claim())], since = t,
+              entries = ARRAY[w.token], reported = ARRAY[least(w.ttl, tenure.claim())], since = t,
               until = t + least(w.ttl, tenure.claim()), label = w.label, handed = true
           WHERE l.name = p_name AND l.owner IS NULL AND l.entries = ARRAY[p_token] AND l.until > t RETURNING l.first)
       DELETE FROM tenure.waiter x USING given WHERE x.name = p_name AND x.place = w.place RETURNING given.first INTO f;
@@ -416,7 +416,7 @@ BEGIN
   IF f <> p_expected THEN RETURN -1; END IF;
   -- Behind the comparison: an operator who expects another hold learns that first.
   IF NOT tenure.unguarded(p_name) THEN RETURN -2; END IF;
-  UPDATE tenure.lock l SET entries = '{}', told = '{}', handed = false WHERE l.name = p_name AND l.first = f;
+  UPDATE tenure.lock l SET entries = '{}', reported = '{}', handed = false WHERE l.name = p_name AND l.first = f;
   PERFORM tenure.turn(p_name, p_floor);
   RETURN 1;
 END $$;

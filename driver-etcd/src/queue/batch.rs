@@ -50,7 +50,7 @@ mod tests {
     use tenure_core::driver::{Delay, NamedId};
     use tenure_core::queue::QueueName;
 
-    use super::super::keys::{Place, QueueSpace};
+    use super::super::keys::{Location, QueueSpace};
     use super::*;
 
     #[test]
@@ -62,7 +62,7 @@ mod tests {
             entry.record.key = key.map(|key| ConcurrencyKey::new(key).unwrap());
             entry
         };
-        let (leased, waiting) = (Place::Leased(9), Place::Waiting(9));
+        let (leased, waiting) = (Location::Leased(9), Location::Waiting(9));
         let transactions = by_transactions(vec![
             entry(1, leased, Some("a"), Some("k")),
             entry(2, leased, Some("a"), None),

@@ -10,7 +10,7 @@ use tenure_core::queue::QueueName;
 use super::batch::by_transactions;
 use super::clock::{after, span};
 use super::entry::{BATCH, Entry, MOST_STARTS};
-use super::keys::{Place, Set};
+use super::keys::{Location, Set};
 use super::turn::Turn;
 use crate::inner::Inner;
 
@@ -113,7 +113,7 @@ impl Turn<'_> {
     async fn dead(&self, after: Option<DeadPlace>, limit: usize) -> Result<(Vec<Entry>, bool)> {
         let (mut from, to) = self.keys.range(Set::Dead, 0, None);
         if let Some(DeadPlace { stamp, number }) = after {
-            from = [self.keys.place(Place::Dead(stamp), number), vec![0]].concat();
+            from = [self.keys.place(Location::Dead(stamp), number), vec![0]].concat();
         }
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let page = TxnOp::get(from, Some(GetOptions::new().with_range(to).with_limit(limit)));
@@ -173,7 +173,7 @@ mod tests {
         let message = NewMessage::new(Payload::new([]).unwrap());
         let record = Record::of(&message, turn.now, turn.now).encode();
         let puts = |number: u64| {
-            let place = Place::Dead(number / 2);
+            let place = Location::Dead(number / 2);
             [
                 TxnOp::put(turn.keys.place(place, number), record.as_slice(), None),
                 TxnOp::put(turn.keys.pointer(number), place.spelled(), None),

@@ -89,7 +89,7 @@ impl HeldLooks {
 mod tests {
     use tenure_core::queue::QueueName;
 
-    use super::super::keys::{Place, QueueSpace};
+    use super::super::keys::{Location, QueueSpace};
     use super::*;
 
     fn keys(queue: &str) -> QueueKeys {
@@ -97,7 +97,7 @@ mod tests {
     }
 
     fn entry(number: u64, until: Micros) -> Entry {
-        Entry::without_place(&keys("jobs"), Place::Leased(until), number)
+        Entry::without_place(&keys("jobs"), Location::Leased(until), number)
     }
 
     #[test]

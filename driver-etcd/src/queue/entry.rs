@@ -5,7 +5,7 @@ use tenure_core::driver::{Cause, DeadCause, Payload};
 use tenure_core::{Error, ErrorKind, Result};
 
 use super::clock::Micros;
-use super::keys::{Place, QueueKeys};
+use super::keys::{Location, QueueKeys};
 use super::record::Record;
 
 /// How many messages one transaction moves. etcd takes 128 operations at each level of a transaction by default; the
@@ -26,7 +26,7 @@ pub(super) const MOST_STARTS: usize = 32;
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) number: u64,
-    pub(super) place: Place,
+    pub(super) place: Location,
     pub(super) record: Record,
     pub(super) key: Vec<u8>,
     /// The revision in which it was last written.
@@ -49,7 +49,7 @@ impl Entry {
     }
 
     /// A message of which only the pointer is left, and what that says.
-    pub(super) fn without_place(keys: &QueueKeys, place: Place, number: u64) -> Self {
+    pub(super) fn without_place(keys: &QueueKeys, place: Location, number: u64) -> Self {
         let mut record = Record::decode(&[]);
         record.is_damaged("its place is missing");
         Self { number, place, record, key: keys.place(place, number), written: 0 }
@@ -84,7 +84,7 @@ impl Entry {
     }
 
     /// The same message after a move in this revision.
-    pub(super) fn moved(&self, keys: &QueueKeys, to: Place, record: Record, revision: i64) -> Self {
+    pub(super) fn moved(&self, keys: &QueueKeys, to: Location, record: Record, revision: i64) -> Self {
         Self { number: self.number, place: to, record, key: keys.place(to, self.number), written: revision }
     }
 
@@ -117,7 +117,7 @@ pub(super) fn known_until(value: &[u8]) -> Option<Micros> {
 /// The cause of the next delivery of a message that is taken from where it is.
 pub(super) fn cause_of(entry: &Entry) -> Cause {
     match entry.place {
-        Place::Leased(_) => Cause::LeaseExpired,
+        Location::Leased(_) => Cause::LeaseExpired,
         _ => entry.record.life.cause,
     }
 }
@@ -141,7 +141,7 @@ mod tests {
 
     fn entry(size: usize, reason: &str) -> Entry {
         let keys = QueueSpace::new("tenure").of(&QueueName::new("q".repeat(200)).unwrap());
-        let mut entry = Entry::without_place(&keys, Place::Waiting(7), 1);
+        let mut entry = Entry::without_place(&keys, Location::Waiting(7), 1);
         entry.record.life.reason = (!reason.is_empty()).then(|| Reason::beginning_of(reason));
         entry.record.size = size;
         entry

@@ -15,7 +15,7 @@ use tenure_core::queue::ConcurrencyKey;
 
 use super::clock::Micros;
 use super::entry::{BATCH, Entry, MOST_STARTS, naming, stored_as};
-use super::keys::{Place, Set};
+use super::keys::{Location, Set};
 use super::turn::Turn;
 use crate::link::odd;
 
@@ -36,20 +36,20 @@ impl Turn<'_> {
     pub(super) fn leave(&self, entry: &Entry, to: Set) -> Option<TxnOp> {
         let key = entry.record.key.as_ref()?;
         match entry.place {
-            Place::Leased(_) if to != Set::Leased => Some(TxnOp::delete(self.keys.in_flight(key), None)),
-            Place::Held(at) => Some(TxnOp::delete(self.keys.held_by(key, at, entry.number), None)),
+            Location::Leased(_) if to != Set::Leased => Some(TxnOp::delete(self.keys.in_flight(key), None)),
+            Location::Held(at) => Some(TxnOp::delete(self.keys.held_by(key, at, entry.number), None)),
             _ => None,
         }
     }
 
     /// What coming to this place means for a message's concurrency key.
-    pub(super) fn enter(&self, entry: &Entry, to: Place) -> Option<TxnOp> {
+    pub(super) fn enter(&self, entry: &Entry, to: Location) -> Option<TxnOp> {
         let key = entry.record.key.as_ref()?;
         match to {
-            Place::Leased(_) if entry.place.set() != Set::Leased => {
+            Location::Leased(_) if entry.place.set() != Set::Leased => {
                 Some(TxnOp::put(self.keys.in_flight(key), naming(entry.number), None))
             }
-            Place::Held(at) => Some(TxnOp::put(self.keys.held_by(key, at, entry.number), "", None)),
+            Location::Held(at) => Some(TxnOp::put(self.keys.held_by(key, at, entry.number), "", None)),
             _ => None,
         }
     }
@@ -63,7 +63,7 @@ impl Turn<'_> {
     /// Holds a message back, if its key is in flight.
     pub(super) fn hold(&self, entry: &Entry, key: &ConcurrencyKey) -> TxnOp {
         let in_flight = Compare::create_revision(self.keys.in_flight(key), CompareOp::Greater, 0);
-        let operations = self.relocate(entry, Place::Held(entry.place.at()), &entry.record);
+        let operations = self.relocate(entry, Location::Held(entry.place.at()), &entry.record);
         TxnOp::txn(Txn::new().when([entry.unmoved(), in_flight]).and_then(operations))
     }
 
@@ -84,12 +84,12 @@ impl Turn<'_> {
     async fn let_go(&self, key: &ConcurrencyKey) -> Result<bool> {
         for _ in 0..MOST_STARTS {
             let Some((at, number)) = self.first_held(key).await? else { return Ok(false) };
-            let Some(mut entry) = self.at(&[(number, Place::Held(at))]).await?.pop() else {
+            let Some(mut entry) = self.at(&[(number, Location::Held(at))]).await?.pop() else {
                 self.forget_held(key, at, number).await?;
                 continue;
             };
             entry.record.key = Some(key.clone()); // also of a damaged one
-            let step = entry.step(self.relocate(&entry, Place::Waiting(at), &entry.record));
+            let step = entry.step(self.relocate(&entry, Location::Waiting(at), &entry.record));
             match self.apply(vec![self.is_free(key)], vec![step], Some(self.signal(at))).await? {
                 None => return Ok(false),
                 Some(applied) if applied.steps.iter().all(Option::is_some) => return Ok(true),
@@ -101,7 +101,7 @@ impl Turn<'_> {
 
     /// Removes what says that the key holds a message back, unless the message is there again.
     async fn forget_held(&self, key: &ConcurrencyKey, at: Micros, number: u64) -> Result<()> {
-        let absent = Compare::create_revision(self.keys.place(Place::Held(at), number), CompareOp::Equal, 0);
+        let absent = Compare::create_revision(self.keys.place(Location::Held(at), number), CompareOp::Equal, 0);
         let delete = TxnOp::delete(self.keys.held_by(key, at, number), None);
         self.inner.txn(Txn::new().when([absent]).and_then([delete])).await.map(drop)
     }

@@ -40,7 +40,7 @@ pub(super) struct Spot {
 
 /// Where a message is, and since or until when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum Location {
     /// Waiting until it is due.
     Waiting(Micros),
     /// Held back since it was due, when its concurrency key was in flight.
@@ -107,7 +107,7 @@ impl QueueKeys {
         [self.base.as_slice(), rest.as_bytes()].concat()
     }
 
-    pub(super) fn place(&self, place: Place, number: u64) -> Vec<u8> {
+    pub(super) fn place(&self, place: Location, number: u64) -> Vec<u8> {
         self.key(&format!("{}/{number:016x}", place.spelled()))
     }
 
@@ -226,9 +226,9 @@ impl QueueKeys {
     }
 
     /// Where which message is, by the key of its place.
-    pub(super) fn parse_place(&self, key: &[u8]) -> Option<(Place, u64)> {
+    pub(super) fn parse_place(&self, key: &[u8]) -> Option<(Location, u64)> {
         let (place, number) = split_at_slash(key.strip_prefix(self.base.as_slice())?, 18)?;
-        Some((Place::parse(place)?, digits(number)?))
+        Some((Location::parse(place)?, digits(number)?))
     }
 
     /// The key of a message's id: the caller's or the number's.
@@ -252,7 +252,7 @@ impl Set {
     }
 }
 
-impl Place {
+impl Location {
     pub(super) const fn at(self) -> Micros {
         let (Self::Waiting(at) | Self::Held(at) | Self::Leased(at) | Self::Dead(at)) = self;
         at
@@ -311,10 +311,13 @@ mod tests {
         let space = QueueSpace::new("shop");
         let name = QueueName::new(b"a/b\0%").unwrap();
         let keys = space.of(&name);
-        assert_eq!(keys.place(Place::Waiting(1), 2), b"shop:queue/of/a%2Fb%00%25/w/0000000000000001/0000000000000002");
-        for place in [Place::Waiting(7), Place::Held(8), Place::Leased(u64::MAX), Place::Dead(0)] {
+        assert_eq!(
+            keys.place(Location::Waiting(1), 2),
+            b"shop:queue/of/a%2Fb%00%25/w/0000000000000001/0000000000000002"
+        );
+        for place in [Location::Waiting(7), Location::Held(8), Location::Leased(u64::MAX), Location::Dead(0)] {
             assert_eq!(keys.parse_place(&keys.place(place, 9)), Some((place, 9)));
-            assert_eq!(Place::parse(place.spelled().as_bytes()), Some(place));
+            assert_eq!(Location::parse(place.spelled().as_bytes()), Some(place));
         }
         let key = ConcurrencyKey::new("a/b").unwrap();
         assert_eq!(keys.parse_held_by(&key, &keys.held_by(&key, 5, 6)), Some((5, 6)));
@@ -328,7 +331,7 @@ mod tests {
         assert_eq!(keys.parse_place(b"shop:queue/of/a%2Fb%00%25/x"), None);
         // What only looks like a place is none: a sign, a capital, another separator.
         for (from, to) in [("/00000000000000ab/", "/+0000000000000ab/"), ("ab/", "AB/"), ("ab/", "ab-")] {
-            let place = String::from_utf8(keys.place(Place::Waiting(0xab), 9)).unwrap().replace(from, to);
+            let place = String::from_utf8(keys.place(Location::Waiting(0xab), 9)).unwrap().replace(from, to);
             assert_eq!(keys.parse_place(place.as_bytes()), None, "{place}");
         }
     }
@@ -344,14 +347,14 @@ mod tests {
     #[test]
     fn ranges_hold_their_times_and_nothing_else() {
         let keys = QueueSpace::new("shop").of(&QueueName::new("q").unwrap());
-        let within = |place: Place, (from, to): (Vec<u8>, Vec<u8>)| {
+        let within = |place: Location, (from, to): (Vec<u8>, Vec<u8>)| {
             let key = keys.place(place, 3);
             from <= key && key < to
         };
-        assert!(within(Place::Waiting(5), keys.range(Set::Waiting, 0, Some(6))));
-        assert!(!within(Place::Waiting(6), keys.range(Set::Waiting, 0, Some(6))));
-        assert!(within(Place::Waiting(6), keys.range(Set::Waiting, 6, None)));
-        assert!(!within(Place::Leased(6), keys.range(Set::Waiting, 0, None)));
+        assert!(within(Location::Waiting(5), keys.range(Set::Waiting, 0, Some(6))));
+        assert!(!within(Location::Waiting(6), keys.range(Set::Waiting, 0, Some(6))));
+        assert!(within(Location::Waiting(6), keys.range(Set::Waiting, 6, None)));
+        assert!(!within(Location::Leased(6), keys.range(Set::Waiting, 0, None)));
         let (from, to) = keys.forgotten_until(6);
         assert!((from..to).contains(&keys.forgotten(6, b"x")));
     }

@@ -7,7 +7,7 @@ use tenure_core::queue::QueueName;
 
 use super::clock::Micros;
 use super::entry::{BATCH, Entry};
-use super::keys::Place;
+use super::keys::Location;
 use super::turn::Turn;
 use crate::inner::Inner;
 
@@ -34,7 +34,7 @@ impl Turn<'_> {
     /// has the time at which it was due.
     async fn listed(&self, which: Listed, from: Option<ListPlace>, limit: usize) -> Result<(Vec<Entry>, bool)> {
         let most = i64::try_from(limit).unwrap_or(i64::MAX);
-        let range = |place: fn(Micros) -> Place, since, before| {
+        let range = |place: fn(Micros) -> Location, since, before| {
             let (mut first, end) = self.keys.range(place(0).set(), since, before);
             if let Some([at, number, _]) = from.as_ref().map(ListPlace::parts) {
                 first = first.max([self.keys.place(place(at), number), vec![0]].concat());
@@ -43,9 +43,13 @@ impl Turn<'_> {
         };
         let ended = self.leases_ended() + 1;
         let gets = match which {
-            Listed::InFlight => vec![range(Place::Leased, ended, None)],
+            Listed::InFlight => vec![range(Location::Leased, ended, None)],
             Listed::Waiting => {
-                vec![range(Place::Waiting, 0, None), range(Place::Held, 0, None), range(Place::Leased, 0, Some(ended))]
+                vec![
+                    range(Location::Waiting, 0, None),
+                    range(Location::Held, 0, None),
+                    range(Location::Leased, 0, Some(ended)),
+                ]
             }
         };
         let answers = self.look(gets).await?;

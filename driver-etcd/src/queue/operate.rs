@@ -13,7 +13,7 @@ use tenure_core::queue::{MessageId, QueueName};
 use super::batch::by_transactions;
 use super::clock::{after, span};
 use super::entry::{BATCH, Entry, MOST_STARTS, cause_of, moving};
-use super::keys::{Place, Set};
+use super::keys::{Location, Set};
 use super::record::Record;
 use super::turn::Turn;
 use crate::inner::Inner;
@@ -68,7 +68,7 @@ impl Inner {
             let record = Record { turn: Some(given.clone()), ..entry.record.clone() };
             let due = record.pushed.min(turn.now);
             let running = Compare::create_revision(turn.keys.paused(), CompareOp::Equal, 0);
-            let step = entry.step(turn.relocate(&entry, Place::Waiting(due), &record));
+            let step = entry.step(turn.relocate(&entry, Location::Waiting(due), &record));
             match turn.apply(vec![running], vec![step], Some(turn.signal(due))).await? {
                 None => return Ok(TurnGiven::Paused),
                 Some(applied) if applied.steps.iter().all(Option::is_some) => return Ok(TurnGiven::Due),
@@ -254,7 +254,7 @@ mod tests {
             self.inner.txn(Txn::new().and_then(puts)).await.unwrap();
         }
 
-        async fn stored(&self, place: Place, number: u64) {
+        async fn stored(&self, place: Location, number: u64) {
             let message = NewMessage::new(tenure_core::driver::Payload::new([]).unwrap());
             let record = Record::of(&message, self.now, self.now).encode();
             let put = TxnOp::put(self.keys.place(place, number), record, None);
@@ -270,21 +270,21 @@ mod tests {
         let turn = Turn::new(&driver.inner, &queue());
         let (ended, lasts) = (turn.leases_ended(), turn.leases_ended() + 1);
         for (place, number) in [
-            (Place::Waiting(1), 1),
-            (Place::Waiting(1), 2),
-            (Place::Waiting(1), 60),
-            (Place::Waiting(1), 61),
-            (Place::Held(1), 3),
-            (Place::Held(2), 62),
-            (Place::Held(2), 4),
-            (Place::Waiting(3), 50),
-            (Place::Leased(4), 5),
-            (Place::Waiting(5), 63),
-            (Place::Leased(5), 6),
-            (Place::Leased(ended), 7),
-            (Place::Leased(lasts), 8),
-            (Place::Waiting(turn.now + 60 * SECOND), 9),
-            (Place::Dead(1), 10),
+            (Location::Waiting(1), 1),
+            (Location::Waiting(1), 2),
+            (Location::Waiting(1), 60),
+            (Location::Waiting(1), 61),
+            (Location::Held(1), 3),
+            (Location::Held(2), 62),
+            (Location::Held(2), 4),
+            (Location::Waiting(3), 50),
+            (Location::Leased(4), 5),
+            (Location::Waiting(5), 63),
+            (Location::Leased(5), 6),
+            (Location::Leased(ended), 7),
+            (Location::Leased(lasts), 8),
+            (Location::Waiting(turn.now + 60 * SECOND), 9),
+            (Location::Dead(1), 10),
         ] {
             turn.stored(place, number).await;
         }
@@ -316,14 +316,14 @@ mod tests {
         driver.inner.clock.at_least(now);
         let turn = Turn::new(&driver.inner, &queue());
         for (place, number) in [
-            (Place::Waiting(now), 1),
-            (Place::Waiting(now + 1), 2),
-            (Place::Waiting(now + 7), 3),
-            (Place::Held(now - 3 * SECOND), 4),
-            (Place::Leased(now - SECOND), 5),
-            (Place::Leased(now - SECOND + 1), 6),
-            (Place::Leased(now + 5), 7),
-            (Place::Dead(now), 8),
+            (Location::Waiting(now), 1),
+            (Location::Waiting(now + 1), 2),
+            (Location::Waiting(now + 7), 3),
+            (Location::Held(now - 3 * SECOND), 4),
+            (Location::Leased(now - SECOND), 5),
+            (Location::Leased(now - SECOND + 1), 6),
+            (Location::Leased(now + 5), 7),
+            (Location::Dead(now), 8),
         ] {
             turn.stored(place, number).await;
         }
@@ -349,7 +349,7 @@ mod tests {
         let (_cluster, driver) = served();
         let turn = Turn::new(&driver.inner, &queue());
         for number in [60, 1, 2, 3, 4] {
-            turn.stored(Place::Waiting(turn.now - number), number).await;
+            turn.stored(Location::Waiting(turn.now - number), number).await;
         }
         let from = || Some(PurgePlace { newest: 50, at: 0 });
         let step = driver.inner.purge(&queue(), 2, from()).await.unwrap();
@@ -358,7 +358,7 @@ mod tests {
         let step = driver.inner.purge(&queue(), 9, step.next).await.unwrap();
         assert_eq!((step.removed, step.next), (2, None));
         assert_eq!(driver.inner.stats(&queue()).await.unwrap().ready, 1);
-        turn.stored(Place::Waiting(turn.now - 1), 5).await;
+        turn.stored(Location::Waiting(turn.now - 1), 5).await;
         let step = driver.inner.purge(&queue(), 2, None).await.unwrap();
         assert_eq!((step.removed, step.next), (2, None), "there are no more");
     }
@@ -399,7 +399,7 @@ mod tests {
         let (_cluster, driver) = served();
         let turn = Turn::new(&driver.inner, &queue());
         for number in [1, 2, 3] {
-            turn.stored(Place::Waiting(turn.now), number).await;
+            turn.stored(Location::Waiting(turn.now), number).await;
         }
         turn.puts([turn.keys.body(2), turn.keys.body(3)]).await;
         let [first, second] = [1, 2].map(MessageId::assigned);

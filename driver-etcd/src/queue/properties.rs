@@ -10,7 +10,7 @@ use tenure_core::{FencingToken, LockName};
 use tenure_testkit::inputs::{self, frugally};
 
 use super::entry::{known_until, stored_as};
-use super::keys::{Place, QueueSpace, Signalled};
+use super::keys::{Location, QueueSpace, Signalled};
 use super::limits::{parse, spelled};
 use super::line::News;
 use super::record::Record;
@@ -119,7 +119,7 @@ proptest! {
             if let Some(registered) = space.registered(key) {
                 assert_eq!(space.of(&registered).registered, *key);
             }
-            if let Some(place) = Place::parse(key) {
+            if let Some(place) = Location::parse(key) {
                 assert_eq!(place.spelled().as_bytes(), key.as_slice());
             }
             if let Some((queue, Signalled::Soonest)) = space.signalled(key) {

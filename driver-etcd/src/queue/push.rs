@@ -9,7 +9,7 @@ use tenure_core::queue::{MessageId, QueueName};
 
 use super::clock::{Micros, after};
 use super::entry::{Entry, MOST_STARTS, known_until, moving, naming, stored_as};
-use super::keys::Place;
+use super::keys::Location;
 use super::record::Record;
 use super::turn::Turn;
 use crate::config::invalid;
@@ -44,7 +44,7 @@ struct Plan {
 #[derive(Clone, Copy)]
 struct Stored<'a> {
     number: u64,
-    place: Place,
+    place: Location,
     message: &'a NewMessage,
 }
 
@@ -58,12 +58,12 @@ struct Fresh<'a> {
 }
 
 impl Plan {
-    fn add(&mut self, operation: TxnOp, place: Place) {
+    fn add(&mut self, operation: TxnOp, place: Location) {
         self.operations.push(operation);
         self.due.push(place.at());
     }
 
-    fn change(&mut self, at: usize, operation: TxnOp, place: Place) {
+    fn change(&mut self, at: usize, operation: TxnOp, place: Location) {
         self.operations[at] = operation;
         self.due[at] = place.at();
     }
@@ -153,7 +153,7 @@ impl Turn<'_> {
             let delay = match message.due {
                 Due::After(delay) | Due::Parked { at_most: delay } => delay,
             };
-            let place = Place::Waiting(after(self.now, delay.get()));
+            let place = Location::Waiting(after(self.now, delay.get()));
             let stored = Stored { number, place, message };
             let Some(id) = message.id.as_ref().map(|named| &named.id) else {
                 plan.add(self.store(stored, None), place);

@@ -10,7 +10,7 @@ use tenure_core::{FencingToken, Result};
 
 use super::clock::{Micros, after, span};
 use super::entry::{BATCH, Burial, Entry, MOST_STARTS, cause_of, payload};
-use super::keys::{Place, Set};
+use super::keys::{Location, Set};
 use super::limits::Limiter;
 use super::line::Soonest;
 use super::record::Record;
@@ -265,7 +265,7 @@ impl Turn<'_> {
                 Fate::Delivered(until, record) => match reads.first().and_then(payload) {
                     Some(payload) if payload.len() == entry.record.size => {
                         let fence = base.of_delivery(applied.revision, index)?;
-                        let to = Place::Leased(until);
+                        let to = Location::Leased(until);
                         let held = entry.moved(&self.keys, to, record.clone(), applied.revision);
                         self.inner.delivered.remember(held.key.clone(), held, self.now);
                         gathered.deliveries.push(self.delivery(entry, record, until, fence, payload));
@@ -277,7 +277,7 @@ impl Turn<'_> {
         }
         // Only now: a failure here loses nothing that was handed out.
         for (entry, until, revision, payload) in spoiled {
-            let left = entry.moved(&self.keys, Place::Leased(until), entry.record.clone(), revision);
+            let left = entry.moved(&self.keys, Location::Leased(until), entry.record.clone(), revision);
             self.put_away(&left, payload, gathered).await?;
         }
         Ok(complete)
@@ -309,7 +309,7 @@ impl Turn<'_> {
         let until = after(self.now, plan.lease.get());
         let mut record = Record { turn: None, ..entry.record.clone() };
         (record.life.attempt, record.serial) = (record.life.attempt + 1, record.serial + 1);
-        let mut operations = self.relocate(entry, Place::Leased(until), &record);
+        let mut operations = self.relocate(entry, Location::Leased(until), &record);
         operations.push(TxnOp::get(self.keys.body(entry.number), None));
         let step = match key {
             Some(key) if waits => self.lease_or_hold(entry, key, operations),
@@ -374,7 +374,7 @@ impl Turn<'_> {
         let places =
             answers.into_iter().flat_map(GetResponse::kvs).filter_map(|found| self.keys.parse_place(found.key()));
         let noticed = places.map(|(place, _)| match place {
-            Place::Leased(until) => self.noticed(until),
+            Location::Leased(until) => self.noticed(until),
             place => place.at(),
         });
         noticed.min()

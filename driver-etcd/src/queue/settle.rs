@@ -10,7 +10,7 @@ use tenure_core::queue::QueueName;
 use super::batch::Batch;
 use super::clock::{Micros, after};
 use super::entry::{Burial, Entry, MOST_STARTS, moving};
-use super::keys::Place;
+use super::keys::Location;
 use super::record::Record;
 use super::turn::Turn;
 use crate::inner::Inner;
@@ -88,7 +88,7 @@ impl Inner {
                     None => answers[at] = Some(Extended::Stale),
                     Some(entry) if entry.place.at() >= until => answers[at] = Some(Extended::Extended),
                     Some(entry) => {
-                        let operations = turn.relocate(&entry, Place::Leased(until), &entry.record);
+                        let operations = turn.relocate(&entry, Location::Leased(until), &entry.record);
                         moves.push((at, until, entry.step(operations), entry));
                     }
                 }
@@ -101,7 +101,8 @@ impl Inner {
             for ((at, until, _, entry), answer) in moves.into_iter().zip(applied.steps) {
                 let first = turn.delivered_as(extensions[at].receipt);
                 if answer.is_some() {
-                    let moved = entry.moved(&turn.keys, Place::Leased(until), entry.record.clone(), applied.revision);
+                    let moved =
+                        entry.moved(&turn.keys, Location::Leased(until), entry.record.clone(), applied.revision);
                     self.delivered.remember(first, moved, turn.now);
                     answers[at] = Some(Extended::Extended);
                 } else {
@@ -130,14 +131,14 @@ impl Turn<'_> {
             let [number, until, _] = receipt.parts();
             match self.inner.delivered.get(&self.delivered_as(*receipt)) {
                 Some(entry) => drop(found.insert(number, entry)),
-                None => wanted.push((number, Some(Place::Leased(until)))),
+                None => wanted.push((number, Some(Location::Leased(until)))),
             }
         }
         found.extend(self.entries(&wanted).await?);
         let as_told = |receipt: &Receipt| {
             let [number, _, serial] = receipt.parts();
             let entry = found.remove(&number)?;
-            (matches!(entry.place, Place::Leased(_)) && entry.record.serial == serial).then_some(entry)
+            (matches!(entry.place, Location::Leased(_)) && entry.record.serial == serial).then_some(entry)
         };
         Ok(receipts.iter().map(as_told).collect())
     }
@@ -145,7 +146,7 @@ impl Turn<'_> {
     /// The key under which the delivery of a receipt was made.
     fn delivered_as(&self, receipt: Receipt) -> Vec<u8> {
         let [number, until, _] = receipt.parts();
-        self.keys.place(Place::Leased(until), number)
+        self.keys.place(Location::Leased(until), number)
     }
 
     fn settlement(&self, entry: Entry, how: &Settlement, room: &mut u64) -> Move {

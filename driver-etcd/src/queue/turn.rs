@@ -10,7 +10,7 @@ use tenure_core::queue::{MessageId, QueueName};
 
 use super::clock::{Micros, after, span};
 use super::entry::{BATCH, Burial, Entry, MOST_STARTS, moving, naming, payload, stored_as};
-use super::keys::{Place, QueueKeys, Set};
+use super::keys::{Location, QueueKeys, Set};
 use super::record::Record;
 use crate::inner::Inner;
 use crate::link::{odd, reads};
@@ -48,18 +48,18 @@ impl<'a> Turn<'a> {
         self.inner.config.clock_error.as_micros() as Micros
     }
 
-    pub(super) fn state(&self, place: Place) -> MessageState {
+    pub(super) fn state(&self, place: Location) -> MessageState {
         match place {
-            Place::Waiting(due) if due > self.now => MessageState::Scheduled,
-            Place::Leased(until) if until > self.leases_ended() => MessageState::InFlight,
-            Place::Waiting(_) | Place::Held(_) | Place::Leased(_) => MessageState::Ready,
-            Place::Dead(_) => MessageState::Dead,
+            Location::Waiting(due) if due > self.now => MessageState::Scheduled,
+            Location::Leased(until) if until > self.leases_ended() => MessageState::InFlight,
+            Location::Waiting(_) | Location::Held(_) | Location::Leased(_) => MessageState::Ready,
+            Location::Dead(_) => MessageState::Dead,
         }
     }
 
     pub(super) fn info(&self, entry: Entry, payload: Payload) -> MessageInfo {
         let due_in = match entry.place {
-            Place::Dead(_) => Duration::ZERO,
+            Location::Dead(_) => Duration::ZERO,
             place => span(self.now, place.at()),
         };
         MessageInfo::new(entry.record.id(entry.number), self.state(entry.place), payload)
@@ -75,7 +75,7 @@ impl<'a> Turn<'a> {
     }
 
     /// The operations that move a message.
-    pub(super) fn relocate(&self, entry: &Entry, to: Place, record: &Record) -> Vec<TxnOp> {
+    pub(super) fn relocate(&self, entry: &Entry, to: Location, record: &Record) -> Vec<TxnOp> {
         let key = self.keys.place(to, entry.number);
         let put = TxnOp::put(key.as_slice(), record.encode(), None);
         if key == entry.key {
@@ -90,7 +90,7 @@ impl<'a> Turn<'a> {
 
     /// The operations that make a message due after `delay`.
     pub(super) fn delayed(&self, entry: &Entry, delay: Duration, record: &Record) -> Vec<TxnOp> {
-        self.relocate(entry, Place::Waiting(after(self.now, delay)), record)
+        self.relocate(entry, Location::Waiting(after(self.now, delay)), record)
     }
 
     /// The operations that remove a message, all but its caller's id.
@@ -122,7 +122,7 @@ impl<'a> Turn<'a> {
     pub(super) fn bury(&self, entry: &Entry, mut record: Record, cause: DeadCause, room: bool) -> (Burial, Vec<TxnOp>) {
         record.life.doomed = Some(cause);
         if room {
-            return (Burial::Dead, self.relocate(entry, Place::Dead(self.now), &record));
+            return (Burial::Dead, self.relocate(entry, Location::Dead(self.now), &record));
         }
         (Burial::Postponed, self.delayed(entry, POSTPONED, &record))
     }
@@ -172,10 +172,10 @@ impl<'a> Turn<'a> {
     }
 
     /// Messages by their numbers, each looked for first where it was last seen.
-    pub(super) async fn entries(&self, wanted: &[(u64, Option<Place>)]) -> Result<HashMap<u64, Entry>> {
+    pub(super) async fn entries(&self, wanted: &[(u64, Option<Location>)]) -> Result<HashMap<u64, Entry>> {
         let mut found = HashMap::new();
         for chunk in wanted.chunks(BATCH) {
-            let mut places: Vec<(u64, Place)> =
+            let mut places: Vec<(u64, Location)> =
                 chunk.iter().filter_map(|(number, seen)| Some((*number, (*seen)?))).collect();
             let mut missing: Vec<u64> = chunk.iter().map(|(number, _)| *number).collect();
             let mut followed = HashMap::new();
@@ -205,7 +205,7 @@ impl<'a> Turn<'a> {
         Ok(found)
     }
 
-    pub(super) async fn at(&self, places: &[(u64, Place)]) -> Result<Vec<Entry>> {
+    pub(super) async fn at(&self, places: &[(u64, Location)]) -> Result<Vec<Entry>> {
         if places.is_empty() {
             return Ok(Vec::new());
         }
@@ -215,12 +215,12 @@ impl<'a> Turn<'a> {
     }
 
     /// Where messages are by their pointers, and in which revision those were written; those without one are left out.
-    pub(super) async fn pointed(&self, numbers: &[u64]) -> Result<Vec<(u64, Place, i64)>> {
+    pub(super) async fn pointed(&self, numbers: &[u64]) -> Result<Vec<(u64, Location, i64)>> {
         let gets = numbers.iter().map(|number| TxnOp::get(self.keys.pointer(*number), None));
         let answers = self.look(gets.collect()).await?;
         let place = |(number, answer): (&u64, &GetResponse)| {
             let found = answer.kvs().first()?;
-            Some((*number, Place::parse(found.value())?, found.mod_revision()))
+            Some((*number, Location::parse(found.value())?, found.mod_revision()))
         };
         Ok(numbers.iter().zip(&answers).filter_map(place).collect())
     }
@@ -284,13 +284,13 @@ mod tests {
         let turn = Turn::new(&driver.inner, &queue());
         let (now, ended) = (turn.now, turn.now - SECOND);
         for (place, state) in [
-            (Place::Waiting(now), MessageState::Ready),
-            (Place::Waiting(now + 1), MessageState::Scheduled),
-            (Place::Held(now), MessageState::Ready),
-            (Place::Held(now + 1), MessageState::Ready),
-            (Place::Leased(ended), MessageState::Ready),
-            (Place::Leased(ended + 1), MessageState::InFlight),
-            (Place::Dead(now), MessageState::Dead),
+            (Location::Waiting(now), MessageState::Ready),
+            (Location::Waiting(now + 1), MessageState::Scheduled),
+            (Location::Held(now), MessageState::Ready),
+            (Location::Held(now + 1), MessageState::Ready),
+            (Location::Leased(ended), MessageState::Ready),
+            (Location::Leased(ended + 1), MessageState::InFlight),
+            (Location::Dead(now), MessageState::Dead),
         ] {
             assert_eq!(turn.state(place), state, "{place:?}");
         }
@@ -316,7 +316,7 @@ mod tests {
         let gone = TxnOp::delete(turn.keys.place(at, c), None);
         let without = TxnOp::delete(turn.keys.pointer(d), None);
         turn.write([gone, without]).await;
-        let (elsewhere, unknown) = (Place::Leased(at.at()), 17);
+        let (elsewhere, unknown) = (Location::Leased(at.at()), 17);
         for wanted in [
             &[(a, None), (b, Some(at)), (c, None), (d, Some(at)), (unknown, None)][..],
             &[(unknown, Some(at)), (c, Some(at)), (b, Some(elsewhere)), (a, Some(elsewhere)), (d, None)],
@@ -327,7 +327,7 @@ mod tests {
             let found = turn.entries(wanted).await.unwrap();
             let mut known: Vec<u64> = found.keys().copied().collect();
             known.sort_unstable();
-            let is_found = |(number, seen): &(u64, Option<Place>)| {
+            let is_found = |(number, seen): &(u64, Option<Location>)| {
                 [a, b, c].contains(number) || (*number == d && *seen == Some(at))
             };
             let mut expected: Vec<u64> = wanted.iter().filter(|one| is_found(one)).map(|(number, _)| *number).collect();
@@ -374,7 +374,7 @@ mod tests {
         let turn = Turn::new(&driver.inner, &queue());
         for (number, room) in [(1, 3), (2, 2), (3, 1), (4, 0), (5, 0)] {
             assert_eq!(turn.room_for_dead().await.unwrap(), room);
-            let put = TxnOp::put(turn.keys.place(Place::Dead(5), number), "", None);
+            let put = TxnOp::put(turn.keys.place(Location::Dead(5), number), "", None);
             turn.write([put]).await;
         }
     }
@@ -399,8 +399,8 @@ mod tests {
     fn a_message_that_stays_where_it_is_is_written_and_nothing_else() {
         let driver = unserved();
         let turn = Turn::new(&driver.inner, &queue());
-        let entry = Entry::without_place(&turn.keys, Place::Waiting(7), 1);
-        assert_eq!(turn.relocate(&entry, Place::Waiting(7), &entry.record).len(), 1);
-        assert_eq!(turn.relocate(&entry, Place::Waiting(8), &entry.record).len(), 3);
+        let entry = Entry::without_place(&turn.keys, Location::Waiting(7), 1);
+        assert_eq!(turn.relocate(&entry, Location::Waiting(7), &entry.record).len(), 1);
+        assert_eq!(turn.relocate(&entry, Location::Waiting(8), &entry.record).len(), 3);
     }
 }

@@ -251,7 +251,7 @@ mod tests {
         turn.came(1).await;
         turn.came(turn.now - 5).await;
         let due = turn.now + 60 * SECOND;
-        let put = TxnOp::put(turn.keys.place(super::super::keys::Place::Waiting(due), 1), "", None);
+        let put = TxnOp::put(turn.keys.place(super::super::keys::Location::Waiting(due), 1), "", None);
         turn.write([put]).await;
         for (key, next, stays) in [
             (Some(turn.spot(turn.now - 5)), Ahead::Known(Some(turn.now + 9)), true),
@@ -310,7 +310,7 @@ mod tests {
             (turn.now, signal, room),
             (turn.now + 5, signal, turn.now + 5),
         ] {
-            let key = turn.keys.place(super::super::keys::Place::Waiting(due), 1);
+            let key = turn.keys.place(super::super::keys::Location::Waiting(due), 1);
             turn.write([TxnOp::put(key.as_slice(), "", None)]).await;
             let (line_state, reported) = turn.take_place(&mut Part::default(), signal, room).await.unwrap();
             assert_eq!((reported, line_state.soonest), (Some(next), Soonest { due: next, wanted: 1 }), "{due}");

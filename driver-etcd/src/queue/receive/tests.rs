@@ -46,7 +46,7 @@ fn crowded(driver: &EtcdDriver) -> u32 {
 fn what_becomes_of_a_message_depends_on_its_place_its_key_and_the_room_there_is() {
     let driver = unserved();
     let turn = Turn::new(&driver.inner, &queue());
-    let (waiting, leased) = (Place::Waiting(turn.now), Place::Leased(turn.now));
+    let (waiting, leased) = (Location::Waiting(turn.now), Location::Leased(turn.now));
     let (free, busy) = (Some(false), Some(true));
     // The place, whether there is a key and a message of it in the same transaction, whether all attempts were made, and
     // how many more may be delivered and die: before, and after it.

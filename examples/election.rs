@@ -1,4 +1,4 @@
-//! An election in a few seconds: two candidates, and an observer that is none. In one process on the memory driver, or in as many
+//! An election in a few seconds: two candidates, and an observer that is no candidate. In one process on the memory driver, or in as many
 //! as you start on a backend of your own:
 //!
 //! ```sh

@@ -153,8 +153,8 @@ pub struct Candidate {
 impl Candidate {
     /// Waits without a limit until this candidate leads: in order of arrival where the driver keeps one.
     ///
-    /// An outage at the start fails the call after five times the client's `op_timeout`. After the first answer of the
-    /// backend, the call waits through outages of any length; a place in the queue that expired meanwhile is taken
+    /// An outage at the start fails the call after five times the client's `op_timeout`, counted as in
+    /// [`Lock::acquire`]. After the first answer to this call, it waits through outages of any length; a place in the queue that expired meanwhile is taken
     /// again, at the end. In every case it returns only on a grant by the backend that is still valid.
     ///
     /// # Errors

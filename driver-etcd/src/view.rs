@@ -214,7 +214,7 @@ mod tests {
             view.change(NAME, revision + 1, Change::Held);
             view.change(NAME, revision + 1, Change::Left(waiters[next].0));
             assert!(waiters[next].woken(), "reported that its place is gone");
-            assert!(!waiters.iter_mut().any(Waiter::woken), "a place that goes while the lock is held wakes nobody");
+            assert!(!waiters.iter_mut().any(Waiter::woken), "a place that goes while the lock is held wakes no waiter");
         }
     }
 

@@ -17,7 +17,7 @@ CREATE TABLE IF NOT EXISTS tenure_lock (
   entries BLOB           NULL,                -- of a re-entrant lock: for each entry its token, a colon, its ttl, and a comma
   since   BIGINT         NOT NULL,
   until   BIGINT         NOT NULL,
-  reported    BIGINT         NOT NULL,            -- the ttl of the grant
+  reported BIGINT         NOT NULL,            -- the ttl of the grant
   label   VARBINARY(128) NULL,                -- UTF-8, whatever the character set of the database; also zero bytes
   day     INT            AS (GREATEST(until, fence) DIV 86400000000) STORED, -- when it was used last
   KEY idle (day)

@@ -34,7 +34,7 @@ CREATE TABLE IF NOT EXISTS tenure_message (
   attempt    INT            NOT NULL DEFAULT 0,
   attempts   INT            NOT NULL,
   cause      TINYINT        NOT NULL DEFAULT 0, -- first, retried, returned, parked, expired, redriven
-  reported       TINYINT        NOT NULL DEFAULT 0, -- the cause of the latest delivery
+  reported   TINYINT        NOT NULL DEFAULT 0, -- the cause of the latest delivery
   doom       TINYINT        NULL,               -- exhausted, rejected, expired, damaged
   expires    BIGINT         NULL,               -- until when it may be delivered
   known_for  BIGINT         NOT NULL DEFAULT 0, -- for how long its name stays known after it was acknowledged

@@ -19,7 +19,7 @@ CREATE {unlogged} TABLE tenure.lock (
   first   bigint  NOT NULL,               -- the first of the holder's
   owner   text,                           -- of a re-entrant lock
   entries text[]  NOT NULL,               -- the holder's tokens; empty: free
-  reported    bigint[] NOT NULL,              -- the ttl that each of them was reported
+  reported bigint[] NOT NULL,              -- the ttl reported to each of them
   since   bigint  NOT NULL,
   until   bigint  NOT NULL,
   label   bytea,                          -- UTF-8, whatever the encoding of the database; also zero bytes
@@ -270,7 +270,7 @@ BEGIN
     IF held THEN
       IF n <= 0 THEN recheck := l.until - at; END IF;
     ELSE
-      -- Free, and another is first: its turn begins now, if nobody has reported it.
+      -- Free, and another is first: its turn begins now, if no statement has begun it.
       IF w.present > at + tenure.claim() THEN PERFORM tenure.turn(p_name, p_floor); END IF;
       recheck := least(w.present - at, tenure.claim());
     END IF;

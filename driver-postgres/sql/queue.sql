@@ -8,7 +8,7 @@
 -- rows with a key. Names and keys are advisory locks, taken in the order of their hashes. A receive takes rows and keys too, but
 -- waits for none: what another transaction has, it leaves to that one.
 --
--- A wake-up is sent when a push is made, and arrives with its commit. Who began to watch between the two is not reported: the message
+-- A wake-up is sent when a push is made, and arrives with its commit. A client that began to watch between the two is not notified: the message
 -- is found when that one asks next.
 --
 -- Tables are logged: what a push stored survives a crash. Only who watches is not, and is said again by every client.
@@ -498,7 +498,7 @@ BEGIN
     UPDATE tenure.queue o SET full_at = q.full_at WHERE o.name = p_queue;
   END IF;
   IF given = p_max AND p_max > 1 THEN
-    soonest := t; -- as many as were asked for: there are more, most likely, and who asks again is reported
+    soonest := t; -- as many as were asked for: there are more, most likely, and a client that asks again learns it
   ELSE
     SELECT o.at INTO soonest FROM tenure.message o WHERE o.queue = p_queue AND o.state <= 1 ORDER BY o.at, o.number LIMIT 1;
   END IF;

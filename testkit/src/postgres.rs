@@ -113,12 +113,16 @@ impl PostgresServer {
         }
     }
 
-    /// Waits until a standby has applied everything that this server has written so far.
+    /// Waits until a standby streams from this server and has applied everything that was written so far.
     ///
     /// # Errors
     ///
     /// [`io::ErrorKind::TimedOut`] when it does not; those of asking either.
     pub fn wait_for(&self, standby: &Self) -> io::Result<()> {
+        eventually("the standby to stream", || {
+            let count = self.sql("postgres", "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'");
+            count.map(|count| (count != "0").then_some(())).transpose()
+        })??;
         let place = self.sql("postgres", "SELECT pg_current_wal_lsn()")?;
         let question = format!("SELECT pg_last_wal_replay_lsn() >= {}", literal(&place));
         eventually("the standby to catch up", || {

@@ -18,7 +18,7 @@ fn complaints(url: &str) {
     waiting::given_up(&World::on(url));
     waiting::placed(&World::on(url));
     operate::inspected(&World::on(url));
-    operate::freed_by_force(&World::on(url), "2s");
+    operate::freed_by_force(&World::on(url), "4s");
     end::daemons(&World::on(url));
     end::killed(&World::on(url), millis(2000));
     terminal::stopped_and_continued(&World::on(url));

@@ -77,7 +77,7 @@ impl Subject for RedisEachAsks {
     }
 }
 
-/// One Redis server, on redis-rs, where a lease that was handed over is made to last behind `acquire`, as on several threads.
+/// One Redis server, on redis-rs, where a handed-over lease is extended after `acquire` returns, as on several threads.
 pub(super) struct RedisBehind(Client);
 
 impl Subject for RedisBehind {

@@ -421,7 +421,7 @@ pub(super) async fn in_time<T>(until: LeaseInstant, call: impl Future<Output = T
     runtime::timeout(until.remaining(), polled).await.flatten()
 }
 
-// When a lease that was handed over is made to last.
+// When a handed-over lease is extended.
 
 /// The time at which a waiter confirms a lease that was handed over.
 ///

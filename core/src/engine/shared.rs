@@ -66,6 +66,8 @@ pub(crate) struct Shared {
     busy: Arc<AtomicUsize>,
     pub(crate) holds: AtomicUsize,
     pub(crate) waiters: AtomicUsize,
+    /// How many requests for locks the backend has answered.
+    pub(crate) answers: AtomicU64,
     closing: watch::Sender<bool>,
     pub(crate) background: Background,
     begun: Once,
@@ -90,6 +92,7 @@ impl Shared {
             busy,
             holds: AtomicUsize::new(0),
             waiters: AtomicUsize::new(0),
+            answers: AtomicU64::new(0),
             closing: watch::Sender::new(false),
             background: Background::default(),
             begun: Once::new(),

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::future::pending;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -22,7 +23,7 @@ use crate::value::error::{Error, ErrorKind, LockName, Result};
 use crate::value::time::{LeaseInstant, Ttl};
 use crate::{runtime, telemetry};
 
-/// The limit of a wait without a deadline that was never answered, in timeouts of one request.
+/// The limit of a wait without a deadline at a silent backend, in timeouts of one request.
 const FIRST_ANSWER: u32 = 5;
 
 /// The limit of a wait for a busy lock.
@@ -80,7 +81,9 @@ struct Won {
 
 async fn once(shared: &Arc<Shared>, ask: &Ask, started: LeaseInstant) -> Result<Option<Won>> {
     let mut attempt = Attempt::new(shared.reserve()?, ask, Queueing::None, 1);
-    match attempt.ask(call_limit(shared, ask), None, Some(started)).await? {
+    let answered = attempt.ask(call_limit(shared, ask), None, Some(started)).await?;
+    shared.answers.fetch_add(1, Ordering::Relaxed);
+    match answered {
         Answered::Won(held) => Ok(Some(Won { held, how: Acquired::AtOnce })),
         Answered::Busy(_) | Answered::Spent => Ok(None),
         Answered::Late => {
@@ -157,6 +160,10 @@ pub(crate) struct Wait<'a> {
     position: Option<u32>,
     /// True if the backend has answered this wait at least once; from then on it waits through outages.
     heard: bool,
+    /// The start of the present silence: since then, the backend has answered no request of this client.
+    silent_since: LeaseInstant,
+    /// The number of answers of the backend to this client when that was noted.
+    answers: u64,
     /// The sharing with other tasks of the client, once this one waits.
     sharing: Sharing,
     /// True if it waits on behalf of others, which receive the number of waiters ahead of it.
@@ -212,6 +219,8 @@ impl<'a> Wait<'a> {
             watch: None,
             position: None,
             heard: false,
+            silent_since: started,
+            answers: shared.answers.load(Ordering::Relaxed),
             sharing: if shared.config.shares && queue != Queueing::None { Sharing::Possible } else { Sharing::Alone },
             for_others: false,
             first: None,
@@ -352,7 +361,9 @@ impl<'a> Wait<'a> {
     async fn listen_and_ask(&mut self) -> Result<Answered> {
         // In this order: a release between a busy answer and a later subscription would send its wake-up to no one.
         self.listen().await?;
-        self.attempt.ask(call_limit(self.shared, self.ask), self.deadline, self.now.take()).await
+        let answered = self.attempt.ask(call_limit(self.shared, self.ask), self.deadline, self.now.take()).await?;
+        self.shared.answers.fetch_add(1, Ordering::Relaxed);
+        Ok(answered)
     }
 
     /// Subscribes to wake-ups, if the driver sends any.
@@ -385,7 +396,8 @@ impl<'a> Wait<'a> {
     }
 
     /// Returns the pause after a failed request, or the error when it must not be waited out: the caller's patience
-    /// covers the first answer as well, and a caller without a limit gets the error of an unanswered wait soon.
+    /// covers the first answer as well, and a caller without a limit gets the error of a silent backend soon. A backend
+    /// that answers other requests of the client meanwhile is slow, and not silent.
     fn after_error(&mut self, error: Error) -> Result<Duration> {
         let passing = matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Indeterminate);
         if !passing {
@@ -393,8 +405,12 @@ impl<'a> Wait<'a> {
         }
         telemetry::wait_disturbed(&self.ask.name, &error);
         self.last_error = Some(error);
-        let unheard =
-            self.deadline.is_none() && !self.heard && self.waited() >= self.shared.config.op_timeout * FIRST_ANSWER;
+        let before = std::mem::replace(&mut self.answers, self.shared.answers.load(Ordering::Relaxed));
+        if self.answers != before {
+            self.silent_since = LeaseInstant::now();
+        }
+        let silence = LeaseInstant::now().since(self.silent_since);
+        let unheard = self.deadline.is_none() && !self.heard && silence >= self.shared.config.op_timeout * FIRST_ANSWER;
         if unheard { Err(self.timed_out()) } else { Ok(self.pause.outage()) }
     }
 

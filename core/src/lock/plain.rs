@@ -136,8 +136,9 @@ impl Lock {
     /// `tracing`, a wait that outlasts its ttl while a single hold of the same client blocks it logs a warning once,
     /// the event `tenure.waits_for_own_client`. That hold may also belong to another task that is still at work.
     ///
-    /// An outage at the start fails the call after five times the client's `op_timeout`. After the first answer of the
-    /// backend, the call waits through outages of any length.
+    /// An outage at the start fails the call after five times the client's `op_timeout`, counted from the backend's
+    /// latest answer to a request of this client for a lock. After the first answer to this call, it waits through
+    /// outages of any length.
     ///
     /// While other tasks of this client wait for the same lock with the same options, the call shares their place in
     /// the queue: see [`holders_per_grant`](crate::ClientBuilder::holders_per_grant). If one of them was answered

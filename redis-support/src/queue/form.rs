@@ -94,7 +94,7 @@ impl Record {
         })
     }
 
-    /// By what the message is known.
+    /// The id of the message.
     pub(super) fn id(&self, number: u64) -> MessageId {
         self.name.clone().unwrap_or_else(|| MessageId::assigned(number))
     }

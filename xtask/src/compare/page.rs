@@ -16,7 +16,7 @@ const NAMES: [&str; 3] = ["locks", "queue", "sql"];
 
 /// The figures of the README: the comparison, the ratio, and what a stranger has to know of it.
 const FIGURES: &[(&str, &str, &str)] = &[
-    ("locks", "handover_gap_in_rtt", "from one holder's release to the next one running, in round trips"),
+    ("locks", "handover_gap_in_rtt", "from one holder's release to the next holder's start, in round trips"),
     ("locks", "handovers_vs_best_peer", "hand-overs per second, 16 waiters: times the fastest other library measured"),
     ("locks", "commands_per_handover_128", "commands that clients send per hand-over, 128 waiters"),
     ("locks", "jain_128", "fairness among 128 waiters (1: all get the same)"),

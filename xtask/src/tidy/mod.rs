@@ -3,6 +3,7 @@
 mod arrows;
 mod circles;
 mod columns;
+mod commits;
 mod cookbook;
 mod docs;
 mod features;
@@ -45,6 +46,7 @@ pub(crate) fn run(options: &Options, suite: Option<&Path>) -> Outcome {
     findings.extend(pages::check()?);
     findings.extend(columns::check()?);
     findings.extend(words::check()?);
+    findings.extend(commits::check()?);
     findings.extend(docs::check(fix, suite)?);
     findings.extend(cookbook::check(fix)?);
     if findings.is_empty() {

@@ -81,6 +81,15 @@ pub(super) fn check() -> Outcome<Findings> {
     Ok(findings)
 }
 
+/// The same for the subjects of commits, all together.
+pub(super) fn of_subjects<'a>(subjects: impl Iterator<Item = &'a str>) -> Findings {
+    let mut count = Count::default();
+    for (number, subject) in subjects.enumerate() {
+        count.add("git log", number + 1, subject);
+    }
+    count.findings("subjects of commits", IN_PUBLIC)
+}
+
 /// The package of a file, if its comments are counted.
 fn package(path: &str) -> Option<&str> {
     let (package, rest) = path.split_once('/')?;

@@ -33,7 +33,7 @@ pub(crate) struct Remains {
 
 /// Looks at the queue, and removes its messages.
 pub(crate) async fn empty(url: &str) -> Result<Remains, BoxError> {
-    let client = Client::new(crate::connect(url).await?);
+    let client = Client::builder(crate::connect(url).await?).ttl(Duration::from_secs(1)).op_timeout(LIMIT).build()?;
     let queue = super::queue(&client)?;
     let mut remains = Remains { is_known: true, clock_error: queue.capabilities().clock_error, ..Remains::default() };
     let stats = queue.admin().stats().await?;

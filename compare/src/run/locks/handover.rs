@@ -95,7 +95,7 @@ pub(super) fn sixteen(bench: &mut Bench) -> Outcome {
     peers.extend(["tenure-redis", BEHIND, "tenure-redis-each-asks", "tenure-fred"].map(ours));
     peers.extend(foreign(bench));
     let note = "Two processes of eight waiters, nothing done while holding; one processor. The floor is the way of a \
-                PUBLISH to its subscriber. Tuned and foreign peers ask every 5 ms where that can be set. Who each asks \
+                PUBLISH to its subscriber. Tuned and foreign peers ask every 5 ms where that can be set. A row *each asks* \
                 passes no lease on within a process: that is the way from one process to another. On a runtime with one worker \
                 a lease that was handed over is confirmed before it is returned, which costs a round trip; not so with \
                 `Confirmation::Behind`.";

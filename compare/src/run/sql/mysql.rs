@@ -86,8 +86,8 @@ const PROCESSES: usize = 2;
 pub(super) fn handover(bench: &mut Bench) -> Outcome {
     let pin = bench.pins.shared.clone();
     let server = MariaDb::start(pin.as_deref())?;
-    let note = "Two processes of eight waiters, nothing done while holding; one processor. Waiters of one process pass the lease on; \
-                from process to process they ask, at intervals that grow. Grants to whoever has just released count for nothing.";
+    let note = "Two processes of eight waiters, nothing done while holding; one processor. All waiters ask, at intervals that grow: MySQL \
+                sends no wake-ups. Grants to the task that released last do not count.";
     let mut section = Section::new("mysql-handover", "MariaDB: hand-over, 16 waiters in 2 processes", note, HANDOVER);
     let job = Job {
         what: "contend".into(),

@@ -119,8 +119,8 @@ const EACH: &str = "tenure-postgres, each asks";
 pub(super) fn handover(bench: &mut Bench) -> Outcome {
     let pin = bench.pins.shared.clone();
     let server = Postgres::start(pin.as_deref(), roomy(), false)?;
-    let note = "Two processes of eight waiters, nothing done while holding; unlogged tables; one processor. Who each asks passes no \
-                lease on within a process. Grants to whoever has just released count for nothing.";
+    let note = "Two processes of eight waiters, nothing done while holding; unlogged tables; one processor. A row *each asks* \
+                passes no lease on within a process. Grants to the task that released last do not count.";
     let mut section = Section::new("pg-handover", "PostgreSQL: hand-over, 16 waiters in 2 processes", note, HANDOVER);
     let subjects = [
         (POLLED, "bare-row"),

@@ -352,8 +352,8 @@ async fn by_hand(context: &mut Context) -> CaseResult {
     let short = lease(context, 500);
     bench.raw.store(message("x")).await?;
     let delivery = bench.queue.clone().lease(short.get()).receive().await?;
-    for _ in 0..4 {
-        context.pass(short.get() / 2).await;
+    for _ in 0..6 {
+        context.pass(short.get() / 4).await;
         delivery.extend(short.get()).await?;
         other.raw.nothing("the lease was extended").await?;
     }

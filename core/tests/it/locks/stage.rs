@@ -39,6 +39,8 @@ pub(crate) struct Stage {
     pub(crate) close: Mutex<VecDeque<Step>>,
     /// Names whose releases are always refused begin with this.
     pub(crate) refused: Option<&'static str>,
+    /// Requests for a lock whose name begins with this never reach the backend.
+    pub(crate) unreached: Option<&'static str>,
     pub(crate) frames: Mutex<Vec<(&'static str, OwnerToken)>>,
     pub(crate) wakes: WakeRouter,
     /// The tokens that take a lock without asking.
@@ -157,6 +159,9 @@ impl DistributedLock for Stage {
     }
 
     async fn acquire(&self, request: &AcquireRequest) -> Result<Acquisition> {
+        if self.unreached.is_some_and(|name| request.name.as_bytes().starts_with(name.as_bytes())) {
+            return Err(Error::new(ErrorKind::Unavailable, "scripted"));
+        }
         self.give(request).await
     }
 

@@ -84,3 +84,21 @@ async fn who_sets_no_limit_waits_for_a_first_answer_for_a_few_requests() {
     let waited = began.elapsed();
     assert!(waited >= 5 * OP_TIMEOUT && waited < 7 * OP_TIMEOUT, "{waited:?}");
 }
+
+/// A burst of a thousand locks at a slow server ends in waiting: while other requests of the client are answered, a
+/// request without an answer is no sign of an outage.
+#[tokio::test(start_paused = true)]
+async fn acquire_without_a_limit_waits_while_others_are_answered() {
+    let stage = Stage { unreached: Some("slow"), ..Stage::default() };
+    let (_, client) = stage.client_with(|builder| builder.op_timeout(OP_TIMEOUT));
+    let lock = client.lock("slow");
+    let waiting = tokio::spawn(async move { lock.acquire().await });
+    for _ in 0..20 {
+        sleep(OP_TIMEOUT).await;
+        client.lock("quick").try_acquire().await.unwrap().unwrap().release().await.unwrap();
+    }
+    assert!(!waiting.is_finished(), "it waits for {:?} by now", 20 * OP_TIMEOUT);
+    let began = Instant::now();
+    assert_eq!(waiting.await.unwrap().unwrap_err().kind(), ErrorKind::Unavailable);
+    assert!(began.elapsed() >= 4 * OP_TIMEOUT && began.elapsed() < 7 * OP_TIMEOUT, "{:?}", began.elapsed());
+}

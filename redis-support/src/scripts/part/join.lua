@@ -2,7 +2,7 @@
 -- or an error. Needs the clock, flag, wish, line and refusal parts; ttl, label; waiting, how many waiters there are; value, the
 -- plain value (string), an error (the lock is held re-entrantly or is of a foreign type) or false; and, where value is false,
 -- dies, when the waiter that has the turn counts as dead.
-local POLL = 500 -- how often a lock of a foreign client, which wakes nobody, is worth a look, in ms
+local POLL = 500 -- how often a lock of a foreign client, which sends no wake-ups, is checked, in ms
 local place, own = -1, flag_of(value)
 if presence > 0 then
   local life, left = math.max(60000, 4 * presence), -1

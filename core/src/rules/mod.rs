@@ -6,6 +6,7 @@
 //! | rule | rows | decides |
 //! |---|---|---|
 //! | [`locks::Rule`] | [`locks::Rows`], or [`locks::Record`] | grants, entries, renewals, releases, and the line of one name |
+//! | [`permits::Rule`] | none: a [`permits::PermitState`] | the same for one semaphore or read-write lock |
 //! | [`queues::Rule`] | [`queues::Rows`] | pushes, deliveries, settlements, and the operators' requests of one queue |
 //!
 //! A rule is a value. It has no clock, no I/O and no wake-ups: the time is an argument, and the rows are borrowed for one
@@ -13,4 +14,5 @@
 //! It applies the changes before it answers, and notifies waiting clients itself.
 
 pub mod locks;
+pub mod permits;
 pub mod queues;

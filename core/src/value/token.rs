@@ -36,6 +36,16 @@ impl OwnerToken {
         TokenText::of(self.0)
     }
 
+    /// Makes the token with these bits.
+    pub(crate) const fn from_bits(bits: [u8; 16]) -> Self {
+        Self(bits)
+    }
+
+    /// Returns the bits of the token. This is the secret: keep it out of logs.
+    pub(crate) const fn to_bits(self) -> [u8; 16] {
+        self.0
+    }
+
     /// Returns a number in 0..1 that differs between tokens.
     pub(crate) fn spread(&self) -> f64 {
         f64::from(self.0[0]) / 256.0

@@ -1,0 +1,267 @@
+//! The record of one name: holds, waiters, and the hold that waits to weigh more.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::driver::{Holder, Renewed};
+use crate::value::error::Label;
+use crate::value::token::{FencingToken, OwnerToken};
+
+/// The number of leases that a prediction looks at, so that the work of one request is bounded.
+const PREDICTED: usize = 16;
+
+/// A part of a capacity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// The number of units that it takes: at least 1, at most the capacity.
+    pub weight: u32,
+    /// The number of units that all holds may take together, by the request that names it.
+    pub capacity: u32,
+}
+
+impl Share {
+    /// The units of a read-write lock: more than a driver has holders.
+    const READ_WRITE: u32 = 1 << 20;
+    /// A reader, beside other readers.
+    pub const READER: Self = Self { weight: 1, capacity: Self::READ_WRITE };
+    /// A reader that may become a writer: beside readers, but not beside another upgradable one.
+    pub const UPGRADABLE: Self = Self { weight: Self::READ_WRITE / 2 + 1, capacity: Self::READ_WRITE };
+    /// A writer: alone.
+    pub const WRITER: Self = Self { weight: Self::READ_WRITE, capacity: Self::READ_WRITE };
+
+    /// Returns true if a request for it can be granted at all: the weight is at least 1 and at most the capacity.
+    #[must_use]
+    pub const fn is_possible(self) -> bool {
+        self.weight > 0 && self.weight <= self.capacity
+    }
+}
+
+/// One lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Hold {
+    pub(super) token: OwnerToken,
+    pub(super) share: Share,
+    pub(super) fence: FencingToken,
+    /// The time of the grant.
+    pub(super) since: Duration,
+    /// The end of the lease.
+    pub(super) until: Duration,
+    /// The ttl that the grant returned.
+    pub(super) ttl: Duration,
+    pub(super) label: Option<Label>,
+    /// True if it was handed over, and lasts for a short while until the holder asks for more.
+    pub(super) handed: bool,
+}
+
+impl Hold {
+    pub(super) const fn left(&self, now: Duration) -> Duration {
+        self.until.saturating_sub(now)
+    }
+
+    /// Makes the lease last at least `ttl` from now, never less than it did; returns its remaining time.
+    pub(super) fn extend(&mut self, now: Duration, ttl: Duration) -> Duration {
+        self.until = self.until.max(now + ttl);
+        flaw!(RenewalShortens => self.until = now + ttl);
+        self.left(now)
+    }
+
+    fn seen(&self, now: Duration) -> Holder {
+        Holder::default()
+            .with_label(self.label.clone())
+            .with_fence(Some(self.fence))
+            .with_held_for(Some(now.saturating_sub(self.since)))
+            .with_remaining(Some(self.left(now)))
+    }
+}
+
+/// One place in the line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Waiter {
+    pub(super) token: OwnerToken,
+    pub(super) share: Share,
+    /// The end of its presence, unless it asks again.
+    pub(super) present: Duration,
+    /// True if it was notified that it fits, and has not asked since.
+    pub(super) called: bool,
+    /// The terms on which it takes a hold without asking; `None` if it is woken and asks.
+    pub(super) terms: Option<Terms>,
+}
+
+/// The lease that a waiter gets without asking.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Terms {
+    pub(super) ttl: Duration,
+    pub(super) label: Option<Label>,
+}
+
+/// A hold that waits to weigh more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Growth {
+    pub(super) token: OwnerToken,
+    pub(super) to: Share,
+    /// The end of its presence, unless it asks again.
+    pub(super) present: Duration,
+    /// True if it was notified that it fits, and has not asked since.
+    pub(super) called: bool,
+}
+
+/// Everything known of one name of semaphores or of read-write locks.
+///
+/// [`Rule`](super::Rule) decides requests over it. An idle record need not be kept: see [`PermitState::is_idle`].
+/// Fences and abandoned tokens outlive it and belong to the store: see [`Outside`](super::Outside).
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use tenure_core::rules::permits::{PermitState, Share};
+///
+/// let state = PermitState::default();
+/// let now = Duration::from_secs(1);
+/// assert!(state.is_idle(now));
+/// assert_eq!(state.inspect(now, 100).used, 0);
+/// assert_eq!(PermitState::from_bytes(&state.to_bytes())?, state);
+/// assert!(!Share { weight: 4, capacity: 3 }.is_possible());
+/// # Ok::<(), tenure_core::Error>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PermitState {
+    /// In order of their fences.
+    pub(super) holds: Vec<Hold>,
+    /// In order of arrival.
+    pub(super) line: VecDeque<Waiter>,
+    pub(super) growth: Option<Growth>,
+    /// The weight of all holds.
+    pub(super) used: u64,
+}
+
+/// An operator's view of one name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Inspected {
+    /// The weight of all live holds.
+    pub used: u64,
+    /// The first holders, in order of their fences.
+    pub holders: Vec<(Share, Holder)>,
+    /// The number of waiters that are present. A hold that waits to weigh more is not among them.
+    pub waiters: u32,
+}
+
+impl PermitState {
+    /// Returns true if it has neither live holds nor present waiters.
+    #[must_use]
+    pub fn is_idle(&self, now: Duration) -> bool {
+        self.holds.iter().all(|hold| hold.until <= now) && self.line.iter().all(|waiter| waiter.present <= now)
+    }
+
+    /// Extends a lease to `ttl` from now, never shortens it and never revives it. Looks at this hold alone: no other
+    /// lease ends and no waiter is served. Unless the answer is [`Renewed::Lost`], the store has to write the record.
+    pub fn renew(&mut self, now: Duration, token: &OwnerToken, ttl: Duration) -> Renewed {
+        let Some(at) = self.find(token) else { return Renewed::Lost };
+        let hold = &mut self.holds[at];
+        flaw!(RenewalRevives => return Renewed::Extended { ttl: hold.extend(now, ttl) });
+        if hold.until <= now {
+            return Renewed::Lost;
+        }
+        Renewed::Extended { ttl: hold.extend(now, ttl) }
+    }
+
+    /// Returns an operator's view, with at most `most` holders. Changes nothing.
+    #[must_use]
+    pub fn inspect(&self, now: Duration, most: usize) -> Inspected {
+        let live = || self.holds.iter().filter(|hold| hold.until > now);
+        Inspected {
+            used: live().map(|hold| u64::from(hold.share.weight)).sum(),
+            holders: live().take(most).map(|hold| (hold.share, hold.seen(now))).collect(),
+            waiters: count(self.line.iter().filter(|waiter| waiter.present > now).count()),
+        }
+    }
+
+    /// Drops ended holds and absent waiters; returns true if there were any.
+    pub(super) fn settle(&mut self, now: Duration) -> bool {
+        let ended = |hold: &Hold| {
+            flaw!(LeasesNeverEnd => return false);
+            hold.until <= now
+        };
+        let lapsed = |waiter: &Waiter| {
+            flaw!(WaitersNeverLapse => return false);
+            waiter.present <= now
+        };
+        let mut changed = false;
+        if self.holds.iter().any(ended) {
+            self.holds.retain(|hold| !ended(hold));
+            self.used = self.holds.iter().map(|hold| u64::from(hold.share.weight)).sum();
+            changed = true;
+        }
+        if self.line.iter().any(lapsed) {
+            self.line.retain(|waiter| !lapsed(waiter));
+            changed = true;
+        }
+        if self.growth.as_ref().is_some_and(|growth| self.has_ended(growth, now)) {
+            self.growth = None;
+            changed = true;
+        }
+        changed
+    }
+
+    fn has_ended(&self, growth: &Growth, now: Duration) -> bool {
+        flaw!(UpgradeNeverLapses => return self.find(&growth.token).is_none());
+        growth.present <= now || self.find(&growth.token).is_none()
+    }
+
+    /// Returns the index of a token's hold.
+    pub(super) fn find(&self, token: &OwnerToken) -> Option<usize> {
+        self.holds.iter().position(|hold| hold.token == *token)
+    }
+
+    /// Returns the number of waiters before a token, if it waits.
+    pub(super) fn place(&self, token: &OwnerToken) -> Option<usize> {
+        self.line.iter().position(|waiter| waiter.token == *token)
+    }
+
+    /// Adds the hold with the greatest fence.
+    pub(super) fn add(&mut self, hold: Hold) {
+        self.used += u64::from(hold.share.weight);
+        self.holds.push(hold);
+    }
+
+    /// Removes a hold.
+    pub(super) fn remove(&mut self, at: usize) -> Hold {
+        let hold = self.holds.remove(at);
+        self.used -= u64::from(hold.share.weight);
+        hold
+    }
+
+    /// Returns the time at which enough leases have ended, if no client gives anything back before: `fits` decides for
+    /// the weight and the number of the ended ones. If more than 16 have to end, it is the end of the 16th.
+    pub(super) fn enough_ended_at(
+        &self,
+        other_than: Option<&OwnerToken>,
+        fits: impl Fn(u64, usize) -> bool,
+    ) -> Option<Duration> {
+        let mut first = [(Duration::MAX, 0); PREDICTED];
+        for hold in self.holds.iter().filter(|hold| Some(&hold.token) != other_than) {
+            let end = (hold.until, hold.share.weight);
+            if end < first[PREDICTED - 1] {
+                first[PREDICTED - 1] = end;
+                let mut at = PREDICTED - 1;
+                while at > 0 && first[at] < first[at - 1] {
+                    first.swap(at, at - 1);
+                    at -= 1;
+                }
+            }
+        }
+        let (mut weight, mut last) = (0, None);
+        for (ended, (until, given_back)) in first.into_iter().enumerate().take_while(|(_, end)| end.1 > 0) {
+            weight += u64::from(given_back);
+            last = Some(until);
+            if fits(weight, ended + 1) {
+                break;
+            }
+        }
+        last
+    }
+}
+
+/// Returns a number of waiters as answers have it.
+pub(super) fn count(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}

@@ -156,11 +156,15 @@ impl Store {
     fn checkpoint(&mut self) {
         if self.paths.begin_checkpoint(&self.gate).is_ok() {
             let fence = self.db.query_row("SELECT fence FROM machine", [], |row| row.get::<_, i64>(0));
-            let kept = |row: &rusqlite::Row<'_>| Ok(row.get::<_, i64>(1)? - row.get::<_, i64>(2)?);
-            let kept = self.db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], kept);
-            let fence = fence.ok().filter(|_| matches!(kept, Ok(0))).map(i64::cast_unsigned);
+            // While another program moves commits, SQLite moves none, reports busy, and its counts are -1.
+            let kept = |row: &rusqlite::Row<'_>| {
+                let (busy, frames, moved): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
+                Ok((busy == 0 && frames >= 0).then_some(frames - moved))
+            };
+            let kept = self.db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], kept).ok().flatten();
+            let fence = fence.ok().filter(|_| kept == Some(0)).map(i64::cast_unsigned);
             drop(self.paths.end_checkpoint(&self.gate, fence));
-            (self.log.length, self.log.kept) = (self.paths.log_length(), kept.unwrap_or(0));
+            (self.log.length, self.log.kept) = (self.paths.log_length(), kept.unwrap_or(self.log.kept));
         }
     }
 

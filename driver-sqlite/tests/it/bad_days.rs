@@ -5,7 +5,7 @@ use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 use tempfile::TempDir;
@@ -142,6 +142,39 @@ async fn an_old_copy_that_is_written_over_the_file_grants_nothing() {
     assert!(kind == ErrorKind::Misconfigured && text.contains("an older state was written over"), "{text}");
     let error = held.extend(Duration::from_secs(60)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+}
+
+/// A program that moves commits into the file keeps others from it: what this client notes then must not be more than the
+/// file has, or it takes its own state for an older one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_program_that_checkpoints_all_the_time_is_no_old_copy() {
+    let folder = TempDir::new().unwrap();
+    let driver = open(&file(&folder)).await.unwrap();
+    let client = Client::builder(driver).op_timeout(Duration::from_secs(20)).build().unwrap();
+    let queue = client.queue_of_bytes("jobs").unwrap();
+    let until = Instant::now() + Duration::from_secs(3);
+    let path = file(&folder);
+    let other = std::thread::spawn(move || {
+        let mut count = 0;
+        while Instant::now() < until {
+            let db = Connection::open(&path).unwrap();
+            db.busy_timeout(Duration::from_millis(200)).unwrap();
+            count += u32::from(db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).is_ok());
+        }
+        count
+    });
+    let mut last = 0;
+    while Instant::now() < until {
+        // More than the length from which this client moves commits itself.
+        queue.push_many(&vec![vec![0; 900_000]; 6]).await.unwrap();
+        queue.admin().purge().await.unwrap();
+        // The file looks written to by another program, and has the content of the last checkpoint.
+        assert!(Command::new("touch").arg(file(&folder)).status().unwrap().success());
+        let fence = acquired(&client.lock("a")).await.unwrap();
+        assert!(fence > last);
+        last = fence;
+    }
+    assert!(other.join().unwrap() > 10, "it did not checkpoint");
 }
 
 /// What administrators do with a file that is in use: nobody is told of an old copy, and the state is what it was.

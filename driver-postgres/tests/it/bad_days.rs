@@ -160,7 +160,8 @@ async fn a_row_that_is_kept_locked_holds_up_its_name_alone() {
     const LEASE: Duration = Duration::from_secs(10);
     let server = start(PostgresOptions::new()).unwrap();
     let url = format!("{}?connections=1", server.url("postgres"));
-    let client = Client::builder(PostgresDriver::connect(&url).await.unwrap()).ttl(LEASE).build().unwrap();
+    let driver = PostgresDriver::connect(&url).await.unwrap();
+    let client = Client::builder(driver).ttl(LEASE).op_timeout(Duration::from_secs(3)).build().unwrap();
     let (kept, other) = (client.lock("kept").acquire().await.unwrap(), client.lock("other").acquire().await.unwrap());
     let reentrant = client.reentrant("entered", &OwnerId::new()).acquire().await.unwrap();
     let mut owner = session_at(&server.url("postgres")).await;

@@ -4,7 +4,6 @@
 //! program (`compare worker`), so that every Rust subject runs in the same kind of process; Python and Node peers speak
 //! the same protocol of JSON lines.
 
-mod failure;
 mod job;
 mod measure;
 mod run;

@@ -1,4 +1,4 @@
-//! Child processes that measure.
+//! Child processes that measure, and the programs that they run.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
@@ -9,12 +9,62 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::language::Language;
-use crate::failure::Outcome;
-use crate::job::Job;
+use super::machine::pinned;
+use super::table::Language;
+use crate::job::{Job, Outcome};
 
 /// The longest that a job takes to prepare, or to be done.
 const PATIENCE: Duration = Duration::from_secs(180);
+
+/// Program and arguments that serve jobs.
+#[derive(Clone)]
+pub(super) struct Program(PathBuf, Vec<String>);
+
+impl Language {
+    /// What runs its subjects, if that is installed here.
+    pub(super) fn program(self) -> Outcome<Program> {
+        let peers = concat!(env!("CARGO_MANIFEST_DIR"), "/peers");
+        Ok(match self {
+            Self::Rust => Program(std::env::current_exe()?, vec!["worker".into()]),
+            Self::Python(module) => {
+                let python = std::env::var_os("TENURE_PYTHON").map_or_else(|| "python3".into(), PathBuf::from);
+                probe(&python, &["-c", &format!("import {module}")])
+                    .ok_or_else(|| format!("no Python with the module {module} (TENURE_PYTHON, or python3)"))?;
+                Program(python, vec!["-u".into(), format!("{peers}/peer.py")])
+            }
+            Self::Node(module) => {
+                let node = PathBuf::from("node");
+                probe(&node, &["-e", &format!("require({module:?})")])
+                    .ok_or_else(|| format!("no Node with the module {module} (NODE_PATH)"))?;
+                Program(node, vec![format!("{peers}/peer.js")])
+            }
+            Self::Go => Program(go_etcd()?, Vec::new()),
+        })
+    }
+}
+
+fn probe(program: &PathBuf, args: &[&str]) -> Option<()> {
+    let output = Command::new(program).args(args).output().ok()?;
+    output.status.success().then_some(())
+}
+
+/// The peer of etcd's package `concurrency`, built from the modules in `GOPATH`, or from the packages of Debian.
+fn go_etcd() -> Outcome<PathBuf> {
+    let program = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/target/peers/etcd"));
+    let mut go = Command::new("go");
+    go.args(["build", "-o"]).arg(&program).arg("./peers/etcd").current_dir(env!("CARGO_MANIFEST_DIR"));
+    go.env("GO111MODULE", "off").env("GOFLAGS", "");
+    if std::env::var_os("GOPATH").is_none() {
+        go.env("GOPATH", "/usr/share/gocode");
+    }
+    let output = go.output().map_err(|error| format!("no go (golang-go): {error}"))?;
+    if output.status.success() {
+        return Ok(program);
+    }
+    let why = String::from_utf8_lossy(&output.stderr);
+    let why = why.lines().find(|line| !line.starts_with('#')).unwrap_or_default();
+    Err(format!("go cannot build it (golang-etcd-server-dev): {why}").into())
+}
 
 /// One process. Killed when dropped.
 pub(super) struct Worker {
@@ -25,9 +75,8 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    /// A process for the code in `language`, on the processors `pin` if there are any to name.
-    pub(super) fn start(language: &Language, pin: Option<&str>) -> Outcome<Self> {
-        let (program, args) = language.command()?;
+    /// A process on the processors `pin`, if there are any to name, that has prepared the job.
+    pub(super) fn prepared(Program(program, args): &Program, pin: Option<&str>, job: &Job) -> Outcome<Self> {
         let mut command = pinned(program, pin);
         command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().map_err(|error| format!("cannot start {command:?}: {error}"))?;
@@ -41,16 +90,11 @@ impl Worker {
                 }
             }
         });
-        Ok(Self { child, stdin, lines, what: String::new() })
-    }
-
-    /// Gives the job, and waits until it is prepared.
-    pub(super) fn prepare(&mut self, job: &Job) -> Outcome {
-        self.what = format!("{} of {}", job.what, job.subject);
-        writeln!(self.stdin, "{}", serde_json::to_string(job)?)?;
-        match self.answer()?.get("ready") {
-            Some(_) => Ok(()),
-            None => Err(format!("{}: not ready", self.what).into()),
+        let mut worker = Self { child, stdin, lines, what: format!("{} of {}", job.what, job.subject) };
+        writeln!(worker.stdin, "{}", serde_json::to_string(job)?)?;
+        match worker.answer()?.get("ready") {
+            Some(_) => Ok(worker),
+            None => Err(format!("{}: not ready", worker.what).into()),
         }
     }
 
@@ -73,16 +117,5 @@ impl Drop for Worker {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-    }
-}
-
-pub(super) fn pinned(program: PathBuf, pin: Option<&str>) -> Command {
-    match pin {
-        Some(cpus) => {
-            let mut command = Command::new("taskset");
-            command.args(["-c", cpus]).arg(program);
-            command
-        }
-        None => Command::new(program),
     }
 }

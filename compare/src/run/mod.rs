@@ -1,25 +1,30 @@
 //! The side that conducts: servers, processes, rounds in random order, and the report.
 
 mod aims;
-mod beanstalkd;
 mod bench;
 mod child;
-mod counters;
-mod etcd;
+#[cfg(feature = "sql")]
+mod databases;
 mod growth;
-mod language;
+mod heads;
+mod history;
 mod locks;
+mod machine;
 mod proxy;
 mod queue;
-mod redis;
 mod report;
+mod server;
+mod servers;
+#[cfg(feature = "sql")]
 mod sql;
+mod table;
 
 use std::path::PathBuf;
+use std::time::Instant;
 
-use crate::failure::Outcome;
-use aims::Aim;
-use bench::{Bench, Extent, Section};
+use crate::job::Outcome;
+use bench::Bench;
+use table::Comparison;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
@@ -29,43 +34,51 @@ pub(crate) struct Options {
     /// Write the figures there, not to standard output
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// One section (may be repeated)
+    /// The sections whose names begin with it (may be repeated)
     #[arg(long, value_name = "SECTION")]
     only: Vec<String>,
 }
 
 /// Compares locks and writes the report as JSON.
 pub(crate) fn locks(options: &Options) -> Outcome {
-    run("locks", locks::SECTIONS, aims::LOCKS, options)
+    run(&locks::LOCKS, options)
 }
 
 /// Compares delay queues and writes the report as JSON.
 pub(crate) fn queue(options: &Options) -> Outcome {
-    run("queue", queue::SECTIONS, aims::QUEUE, options)
+    run(&queue::QUEUE, options)
 }
 
 /// Compares locks and delay queues of databases and writes the report as JSON.
+#[cfg(feature = "sql")]
 pub(crate) fn sql(options: &Options) -> Outcome {
-    run("sql", sql::SECTIONS, aims::SQL, options)
+    run(&sql::SQL, options)
+}
+
+#[cfg(not(feature = "sql"))]
+pub(crate) fn sql(_options: &Options) -> Outcome {
+    Err("built without the feature sql".into())
 }
 
 /// Measures how cost grows and writes the report as JSON.
 pub(crate) fn growth(options: &Options) -> Outcome {
-    run("growth", growth::SECTIONS, &[], options)
+    run(&growth::GROWTH, options)
 }
 
-fn run(what: &str, sections: &[(&str, Section)], aims: &[Aim], options: &Options) -> Outcome {
-    let wanted = wanted(sections, &options.only)?;
-    let mut bench = Bench::new(what, if options.quick { Extent::Quick } else { Extent::Full })?;
-    for (name, section) in wanted {
-        let begun = std::time::Instant::now();
-        eprint!("{name} …");
-        if let Err(error) = section(&mut bench) {
-            bench.report.left_out(format!("section {name}"), error);
+fn run(comparison: &Comparison, options: &Options) -> Outcome {
+    let chosen = chosen(comparison, &options.only)?;
+    let (aims, heads) = (aims::of(comparison.name)?, heads::of(comparison.name)?);
+    let mut bench = Bench::new(comparison.name, options.quick)?;
+    for head in heads.into_iter().filter(|head| chosen.contains(&head.id)) {
+        let (id, begun) = (head.id, Instant::now());
+        if let Some(table) = comparison.tables.iter().find(|table| table.id == id) {
+            bench.table(table, head);
+        } else if let Some(curves) = comparison.curves.iter().find(|curves| curves.id == id) {
+            bench.curves(curves, head);
         }
-        eprintln!(" {:.0} s", begun.elapsed().as_secs_f64());
+        eprintln!("{id}: {:.0} s", begun.elapsed().as_secs_f64());
     }
-    let report = serde_json::to_string_pretty(&bench.report.json(aims))? + "\n";
+    let report = report::laid_out(&bench.report.json(&aims), "") + "\n";
     match &options.json {
         Some(path) => std::fs::write(path, report).map_err(|error| format!("{}: {error}", path.display()).into()),
         None => {
@@ -75,14 +88,16 @@ fn run(what: &str, sections: &[(&str, Section)], aims: &[Aim], options: &Options
     }
 }
 
-/// The sections of these names, in their own order; all of them if none is named.
-fn wanted<'a>(sections: &[(&'a str, Section)], only: &[String]) -> Outcome<Vec<(&'a str, Section)>> {
-    let names: Vec<&str> = sections.iter().map(|(name, _)| *name).collect();
-    if let Some(unknown) = only.iter().find(|name| !names.contains(&name.as_str())) {
-        return Err(format!("there is no section {unknown:?}; the sections are {}", names.join(", ")).into());
+/// The sections of these names, or whose names begin with them: `pg` is `pg-pair` and `pg-queue`. All of them if none is
+/// named.
+fn chosen(comparison: &Comparison, only: &[String]) -> Outcome<Vec<&'static str>> {
+    let curves = comparison.curves.iter().map(|curves| curves.id);
+    let ids: Vec<&str> = comparison.tables.iter().map(|table| table.id).chain(curves).collect();
+    let is = |id: &str, name: &str| id.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'));
+    if let Some(unknown) = only.iter().find(|name| !ids.iter().any(|id| is(id, name))) {
+        return Err(format!("there is no section {unknown:?}; the sections are {}", ids.join(", ")).into());
     }
-    let chosen = |name: &str| only.is_empty() || only.iter().any(|wanted| wanted == name);
-    Ok(sections.iter().filter(|(name, _)| chosen(name)).copied().collect())
+    Ok(ids.into_iter().filter(|id| only.is_empty() || only.iter().any(|name| is(id, name))).collect())
 }
 
 #[cfg(test)]
@@ -91,14 +106,14 @@ mod tests {
 
     #[test]
     fn sections_are_chosen_by_name_and_an_unknown_name_is_an_error() {
-        let chosen = |only: &[&str]| {
-            let only: Vec<String> = only.iter().map(ToString::to_string).collect();
-            let names = wanted(queue::SECTIONS, &only)?.into_iter().map(|(name, _)| name);
-            Ok::<_, crate::failure::Failure>(names.collect::<Vec<_>>())
+        let chosen = |comparison: &Comparison, only: &[&str]| {
+            chosen(comparison, &only.iter().map(ToString::to_string).collect::<Vec<_>>())
         };
-        assert_eq!(chosen(&["idle", "late"]).unwrap(), ["late", "idle"]);
-        assert_eq!(chosen(&[]).unwrap().len(), queue::SECTIONS.len());
-        let error = chosen(&["late", "pair"]).unwrap_err().to_string();
+        assert_eq!(chosen(&queue::QUEUE, &["idle", "late"]).unwrap(), ["late", "idle"]);
+        assert_eq!(chosen(&queue::QUEUE, &[]).unwrap().len(), queue::QUEUE.tables.len());
+        assert_eq!(chosen(&locks::LOCKS, &["pair"]).unwrap(), ["pair"]);
+        assert_eq!(chosen(&locks::LOCKS, &["pairs"]).unwrap(), ["pairs", "pairs-apart", "pairs-threads"]);
+        let error = chosen(&queue::QUEUE, &["late", "pair"]).unwrap_err().to_string();
         assert!(error.starts_with("there is no section \"pair\"; the sections are throughput, "), "{error}");
     }
 }

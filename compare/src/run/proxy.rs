@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::failure::Outcome;
+use crate::job::Outcome;
 
 /// Starts a proxy before a port of loopback, and returns its own port. It lives as long as this process.
 pub(super) fn start(target: u16, delay: Duration) -> Outcome<u16> {

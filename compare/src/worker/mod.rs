@@ -4,31 +4,20 @@
 //! work. So several processes begin together, and the servers' counters can be read in between.
 
 mod bare;
-mod contend;
-mod dead;
 #[cfg(feature = "etcd")]
 mod etcd;
-mod floors;
-mod gate;
-mod memory;
+mod held;
+mod local;
+mod locks;
 mod ours;
-mod pair;
-mod peers;
 mod queue;
-mod raw;
-mod renew;
-mod spread;
+mod redis;
 #[cfg(feature = "sql")]
 mod sql;
-mod subject;
-
-pub(crate) use queue::PAYLOAD;
 
 use serde_json::{Value, json};
 
-use crate::failure::Outcome;
-use crate::job::Job;
-use gate::{read_line, say};
+use crate::job::{Job, Outcome, read_line, say};
 
 /// Serves until stdin ends.
 pub(crate) fn serve() -> Outcome {
@@ -46,54 +35,35 @@ pub(crate) fn serve() -> Outcome {
     Ok(())
 }
 
-/// Calls a function with the type behind the subject's name.
-macro_rules! with_subject {
+/// Calls a function with the lanes of the job's subject.
+macro_rules! with_lane {
     ($job:expr, $($call:ident)::+) => {
         match $job.subject.as_str() {
             "bare" => $($call)::+::<bare::Bare>($job).await,
-            "redis" => $($call)::+::<raw::Redis>($job).await,
-            "fred" => $($call)::+::<raw::Fred>($job).await,
-            "rslock" | "rslock-tuned" => $($call)::+::<peers::RsLock>($job).await,
-            "distributed-lock" => $($call)::+::<peers::DistributedLock>($job).await,
-            "tenure-redis" => $($call)::+::<ours::Redis>($job).await,
-            "tenure-redis-each-asks" => $($call)::+::<ours::RedisEachAsks>($job).await,
-            "tenure-redis-behind" => $($call)::+::<ours::RedisBehind>($job).await,
-            "tenure-redis-apart" => $($call)::+::<ours::RedisApart>($job).await,
-            "tenure-fred" => $($call)::+::<ours::Fred>($job).await,
-            "tenure-redlock" => $($call)::+::<ours::Redlock>($job).await,
-            "tenure-memory" => $($call)::+::<ours::Memory>($job).await,
-            "memory-driver" => $($call)::+::<memory::Driver>($job).await,
-            "dashmap" => $($call)::+::<memory::Dashed>($job).await,
-            #[cfg(feature = "etcd")]
-            "tenure-etcd" => $($call)::+::<etcd::Ours>($job).await,
+            "redis" => $($call)::+::<redis::RedisRs>($job).await,
+            "fred" => $($call)::+::<redis::Fred>($job).await,
+            "rslock" | "rslock-tuned" => $($call)::+::<redis::RsLock>($job).await,
+            "distributed-lock" => $($call)::+::<redis::Distributed>($job).await,
+            "memory-driver" => $($call)::+::<local::Driver>($job).await,
+            "dashmap" => $($call)::+::<local::Dashed>($job).await,
             #[cfg(feature = "etcd")]
             "etcd-put-del" => $($call)::+::<etcd::PutDel>($job).await,
             #[cfg(feature = "etcd")]
             "etcd-lock-api" => $($call)::+::<etcd::LockApi>($job).await,
             #[cfg(feature = "sql")]
-            "tenure-postgres" => $($call)::+::<sql::Postgres>($job).await,
+            "bare-row" | "bare-row-logged" => $($call)::+::<sql::PostgresRow>($job).await,
             #[cfg(feature = "sql")]
-            "tenure-postgres-each-asks" => $($call)::+::<sql::PostgresEachAsks>($job).await,
+            "pg_advisory_lock" => $($call)::+::<sql::PostgresSession>($job).await,
             #[cfg(feature = "sql")]
-            "bare-row" | "bare-row-logged" => $($call)::+::<sql::BareRow>($job).await,
+            "bare-row-of-mysql" => $($call)::+::<sql::MysqlRow>($job).await,
             #[cfg(feature = "sql")]
-            "pg_advisory_lock" => $($call)::+::<sql::SessionLock>($job).await,
+            "get_lock" => $($call)::+::<sql::MysqlSession>($job).await,
             #[cfg(feature = "sql")]
-            "sqlx-advisory" => $($call)::+::<sql::SqlxLock>($job).await,
-            #[cfg(feature = "sql")]
-            "tenure-mysql" => $($call)::+::<sql::Mysql>($job).await,
-            #[cfg(feature = "sql")]
-            "bare-row-of-mysql" => $($call)::+::<sql::BareMysqlRow>($job).await,
-            #[cfg(feature = "sql")]
-            "get_lock" => $($call)::+::<sql::NamedLock>($job).await,
-            #[cfg(feature = "sql")]
-            "tenure-sqlite" => $($call)::+::<sql::Sqlite>($job).await,
-            #[cfg(feature = "sql")]
-            "tenure-sqlite-each-asks" => $($call)::+::<sql::SqliteEachAsks>($job).await,
-            #[cfg(feature = "sql")]
-            "bare-row-of-sqlite" => $($call)::+::<sql::BareFile>($job).await,
+            "bare-row-of-sqlite" => $($call)::+::<sql::SqliteRow>($job).await,
             #[cfg(feature = "sql")]
             "flock" => $($call)::+::<sql::FileLock>($job).await,
+            "tenure-redis-any" => $($call)::+::<ours::AnyName>($job).await,
+            subject if subject.starts_with("tenure-") => $($call)::+::<ours::Ours>($job).await,
             other => Err(format!("there is no subject {other:?}").into()),
         }
     };
@@ -103,22 +73,21 @@ async fn run(job: &Job) -> Outcome<Value> {
     match job.what.as_str() {
         "pair" => pair(job).await,
         "contend" => contend(job).await,
-        "ping" => floors::ping(job).await,
-        "publish" => floors::publish(job).await,
+        "ping" => bare::ping(job).await,
+        "publish" => bare::publish(job).await,
         #[cfg(feature = "sql")]
         "notify" => sql::notify(job).await,
-        "dead" => dead::measure(job).await,
-        "wait" => dead::wait(job).await,
-        "renew" => renew::measure(job).await,
-        "spread" => spread::measure(job).await,
+        "dead" => held::dead(job).await,
+        "wait" => held::wait(job).await,
+        "renew" => held::renew(job).await,
         what => queue::run(what, job).await,
     }
 }
 
 async fn pair(job: &Job) -> Outcome<Value> {
-    with_subject!(job, pair::measure)
+    with_lane!(job, locks::pair)
 }
 
 async fn contend(job: &Job) -> Outcome<Value> {
-    with_subject!(job, contend::measure)
+    with_lane!(job, locks::contend)
 }

@@ -36,7 +36,7 @@ pub(crate) struct Options {
     /// Write the figures there, and leave the page alone
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// One section (may be repeated)
+    /// The sections whose names begin with it (may be repeated)
     #[arg(long, value_name = "SECTION")]
     only: Vec<String>,
 }

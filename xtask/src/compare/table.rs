@@ -30,7 +30,7 @@ pub(super) fn table(section: &Value) -> String {
     for row in list(&section["rows"]) {
         let cells = columns.iter().map(|column| number(&row["median"][text(&column["metric"])]));
         let cells: Vec<String> = cells.collect();
-        let _ = writeln!(page, "| {} | {} | {} |", text(&row["name"]), cells.join(" | "), list(&row["rounds"]).len());
+        let _ = writeln!(page, "| {} | {} | {} |", text(&row["name"]), cells.join(" | "), row["rounds"]);
     }
     page
 }

@@ -13,11 +13,8 @@ use apalis_core::worker::ext::parallelize::ParallelizeExt;
 use apalis_redis::{Config, RedisStorage};
 use serde_json::Value;
 
-use super::super::gate::gate;
-use super::subject::PAYLOAD;
 use super::throughput;
-use crate::failure::Outcome;
-use crate::job::Job;
+use crate::job::{Job, Outcome, PAYLOAD, gate};
 use crate::measure::{cpu, now};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -57,7 +54,7 @@ macro_rules! through {
         let ended = tokio::time::timeout(PATIENCE, worker.build(handle).run()).await;
         let (drained, used, done) = (now(), cpu() - cpu_before, progress.done.load(Ordering::Relaxed));
         match ended {
-            Ok(_) if done == job.count => Ok(throughput::outcome(job.count, pushed - begun, drained - pushed, used)),
+            Ok(_) if done == job.count => Ok(throughput::outcome(job, pushed - begun, drained - pushed, used)),
             _ => Err(format!("{done} of {} messages in {PATIENCE:?}", job.count).into()),
         }
     }};
@@ -74,7 +71,7 @@ pub(super) async fn throughput(job: &Job) -> Outcome<Value> {
 pub(super) async fn of_postgres(job: &Job) -> Outcome<Value> {
     use apalis_postgres::{Config, PostgresStorage};
 
-    let pool = sqlx::PgPool::connect(&super::super::sql::url(job)).await?;
+    let pool = sqlx::PgPool::connect(&super::super::sql::postgres(job)).await?;
     PostgresStorage::setup(&pool).await?;
     let config = Config::default().queue(&job.name).batch_size(job.batch.max(10));
     let storage: PostgresStorage<String> = PostgresStorage::new(&pool).with_config(config);

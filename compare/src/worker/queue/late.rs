@@ -4,10 +4,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::super::gate::gate;
-use super::subject::{PAYLOAD, Subject};
-use crate::failure::Outcome;
-use crate::job::Job;
+use super::throughput::Subject;
+use crate::job::{Job, Outcome, PAYLOAD, gate};
 use crate::measure::{now, percentile};
 
 /// After the last message was due.
@@ -26,7 +24,7 @@ pub(super) async fn crowded<S: Subject>(job: &Job) -> Outcome<Value> {
             let delay = Duration::from_micros(100_000 + scatter(index) % 900_000);
             producer.push(vec![stamp(delay)], delay).await?;
         }
-        Ok::<_, crate::failure::Failure>(())
+        Ok::<_, crate::job::Failure>(())
     });
     let mut late = Vec::with_capacity(count);
     for _ in 0..count {

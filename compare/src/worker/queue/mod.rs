@@ -1,34 +1,26 @@
 //! The measured work on delay queues.
 
 mod apalis;
-mod beanstalk;
 mod late;
 mod ours;
 mod peers;
 #[cfg(feature = "sql")]
 mod rows;
-mod subject;
 mod throughput;
 
 use serde_json::Value;
 
-use crate::failure::Outcome;
-use crate::job::Job;
-pub(crate) use subject::PAYLOAD;
+use crate::job::{Job, Outcome};
 
 macro_rules! with_subject {
     ($job:expr, $($call:ident)::+) => {
         match $job.subject.as_str() {
-            "tenure-redis" | "tenure-fred" | "tenure-memory" | "tenure-etcd" => $($call)::+::<ours::Ours>($job).await,
-            "tenure-redis-apart" => $($call)::+::<ours::Apart>($job).await,
-            #[cfg(feature = "sql")]
-            "tenure-postgres" | "tenure-sqlite" => $($call)::+::<ours::Ours>($job).await,
             #[cfg(feature = "sql")]
             "river-like" | "pgmq-like" => $($call)::+::<rows::Rows>($job).await,
-            "beanstalkd" => $($call)::+::<beanstalk::Beanstalk>($job).await,
+            "beanstalkd" => $($call)::+::<peers::Beanstalk>($job).await,
             "rsmq" => $($call)::+::<peers::Rsmq>($job).await,
             "poll-500ms" => $($call)::+::<peers::Poll>($job).await,
-            other => Err(format!("there is no queue {other:?}").into()),
+            _ => $($call)::+::<ours::Ours>($job).await,
         }
     };
 }

@@ -2,16 +2,12 @@
 
 use std::time::Duration;
 
+use tokio_postgres::Statement;
 use tokio_postgres::types::Type;
-use tokio_postgres::{NoTls, Statement};
 
-use super::super::sql::url;
-use super::subject::Subject;
-use crate::failure::Outcome;
-use crate::job::Job;
-use crate::measure::now;
-
-const PERIOD: Duration = Duration::from_millis(10);
+use super::super::sql::connect;
+use super::throughput::Subject;
+use crate::job::{Job, Outcome};
 
 /// The statements of one kind: store, take, settle.
 struct Statements {
@@ -59,18 +55,6 @@ impl Rows {
     fn one(&self) -> &Connection {
         &self.connections[fastrand::usize(..CONNECTIONS)]
     }
-
-    async fn take(&self, most: usize) -> Outcome<Vec<(i64, Vec<u8>)>> {
-        let Connection { client, take, .. } = self.one();
-        let rows = client.query(take, &[&i64::try_from(most)?]).await?;
-        Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
-    }
-
-    async fn settle(&self, ids: Vec<i64>) -> Outcome {
-        let Connection { client, settle, .. } = self.one();
-        client.execute(settle, &[&ids]).await?;
-        Ok(())
-    }
 }
 
 impl Subject for Rows {
@@ -78,8 +62,7 @@ impl Subject for Rows {
         let statements = if job.subject == "river-like" { &RIVER } else { &PGMQ };
         let mut connections = Vec::new();
         for _ in 0..CONNECTIONS {
-            let (client, connection) = tokio_postgres::connect(&url(job), NoTls).await?;
-            tokio::spawn(connection);
+            let client = connect(job).await?;
             let push = client.prepare_typed(statements.push, &[Type::BYTEA_ARRAY, Type::FLOAT8]).await?;
             let take = client.prepare_typed(statements.take, &[Type::INT8]).await?;
             let settle = client.prepare_typed(statements.settle, &[Type::INT8_ARRAY]).await?;
@@ -95,21 +78,12 @@ impl Subject for Rows {
     }
 
     async fn drain(&self, most: usize) -> Outcome<usize> {
-        let taken = self.take(most).await?;
-        if !taken.is_empty() {
-            self.settle(taken.iter().map(|(id, _)| *id).collect()).await?;
+        let Connection { client, take, settle, .. } = self.one();
+        let rows = client.query(take, &[&i64::try_from(most)?]).await?;
+        let ids: Vec<i64> = rows.iter().map(|row| row.get(0)).collect();
+        if !ids.is_empty() {
+            client.execute(settle, &[&ids]).await?;
         }
-        Ok(taken.len())
-    }
-
-    async fn receive(&self) -> Outcome<(u64, Vec<u8>)> {
-        loop {
-            if let Some((id, payload)) = self.take(1).await?.pop() {
-                let at = now();
-                self.settle(vec![id]).await?;
-                return Ok((at, payload));
-            }
-            tokio::time::sleep(PERIOD).await;
-        }
+        Ok(ids.len())
     }
 }

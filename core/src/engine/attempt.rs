@@ -1,6 +1,7 @@
 //! One acquisition's token, from before it is first sent until it is a lease or is undone.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::driver::{AcquireRequest, Acquisition, Begun, Busy, Grant, Handed, Hold, Queueing};
@@ -135,6 +136,9 @@ impl Attempt {
             Some(answer) => answer,
             None => Err(Error::new(ErrorKind::Indeterminate, format!("no answer within {limit:?}"))),
         };
+        if answer.is_ok() {
+            shared.answers.fetch_add(1, Ordering::Relaxed);
+        }
         match answer {
             Ok(Acquisition::Granted(grant)) => {
                 // An earlier grant was made for an earlier request: at the soonest for the first one without an answer.

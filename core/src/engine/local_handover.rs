@@ -689,7 +689,7 @@ mod tests {
         assert!(matches!(first, Asked::First(_)) && matches!(asking.begin(&name(0)), Asked::ByAnother));
         let others: Vec<_> = (1..=1_000).map(|number| asking.begin(&name(number))).collect();
         let count = |wanted: fn(&Asked<'_>) -> bool| others.iter().filter(|asked| wanted(asked)).count();
-        assert_eq!(count(|asked| matches!(asked, Asked::ByAnother)), 0, "names are reported apart");
+        assert_eq!(count(|asked| matches!(asked, Asked::ByAnother)), 0, "each name has its own slot");
         assert_eq!(count(|asked| matches!(asked, Asked::First(_))), SLOTS - 1, "each slot serves one");
         drop(others);
         drop(first);

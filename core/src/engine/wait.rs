@@ -81,9 +81,7 @@ struct Won {
 
 async fn once(shared: &Arc<Shared>, ask: &Ask, started: LeaseInstant) -> Result<Option<Won>> {
     let mut attempt = Attempt::new(shared.reserve()?, ask, Queueing::None, 1);
-    let answered = attempt.ask(call_limit(shared, ask), None, Some(started)).await?;
-    shared.answers.fetch_add(1, Ordering::Relaxed);
-    match answered {
+    match attempt.ask(call_limit(shared, ask), None, Some(started)).await? {
         Answered::Won(held) => Ok(Some(Won { held, how: Acquired::AtOnce })),
         Answered::Busy(_) | Answered::Spent => Ok(None),
         Answered::Late => {
@@ -361,9 +359,7 @@ impl<'a> Wait<'a> {
     async fn listen_and_ask(&mut self) -> Result<Answered> {
         // In this order: a release between a busy answer and a later subscription would send its wake-up to no one.
         self.listen().await?;
-        let answered = self.attempt.ask(call_limit(self.shared, self.ask), self.deadline, self.now.take()).await?;
-        self.shared.answers.fetch_add(1, Ordering::Relaxed);
-        Ok(answered)
+        self.attempt.ask(call_limit(self.shared, self.ask), self.deadline, self.now.take()).await
     }
 
     /// Subscribes to wake-ups, if the driver sends any.

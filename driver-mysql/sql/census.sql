@@ -1,4 +1,4 @@
--- The next p_max names from p_from on, in the order of their bytes; of one that nobody holds the name alone.
+-- The next p_max names from p_from on, in the order of their bytes; of a free one only the name.
 DROP PROCEDURE IF EXISTS tenure_held
 //
 CREATE PROCEDURE tenure_held(p_from VARBINARY(513), p_max INT)
@@ -8,9 +8,9 @@ BEGIN
     WHERE name >= p_from ORDER BY name LIMIT p_max;
 END
 //
--- For the doctor. A row for each of up to ten locks whose lease is over and whose row the transaction of a user keeps, of the 500 whose
+-- For the doctor. A row for each of up to ten locks whose lease has ended and whose row the transaction of a user keeps, of the 500 whose
 -- leases ended last: its name. If there are any, a row for each of up to ten open transactions that keep rows: null, its thread, its age
--- in seconds; a thread of -1 if whoever made this procedure may not see them.
+-- in seconds; a thread of -1 if the owner of this procedure may not see them.
 DROP PROCEDURE IF EXISTS tenure_kept
 //
 CREATE PROCEDURE tenure_kept()

@@ -1,11 +1,11 @@
 -- Locks: who holds a name, and which tokens were abandoned. All times are microseconds of the server's clock.
 --
--- A name is free when its lease is over: `until` is then 0, by the holder's own word, or in the past. Each write of a row
+-- A name is free when its lease has ended: `until` is then 0, by the holder's own word, or in the past. Each write of a row
 -- is conditional, and a procedure that hits nothing looks again. Nothing here is a function: a server with a binary log makes
 -- functions for administrators only.
 --
--- {now} stands for the clock: SYSDATE, since NOW is that of the CALL and stands still while it waits; less the zone of the
--- session, which NOW and UTC_TIMESTAMP tell.
+-- {now} is the clock: SYSDATE, since NOW is that of the CALL and does not advance while it waits; less the zone of the
+-- session, which is the difference of NOW and UTC_TIMESTAMP.
 
 CREATE TABLE IF NOT EXISTS tenure_lock (
   name    VARBINARY(512) NOT NULL PRIMARY KEY,
@@ -51,7 +51,7 @@ BEGIN
     IF p_taken THEN LEAVE attempt; END IF;
     SELECT -2 INTO p_taken FROM tenure_lock WHERE name = p_name;
     IF NOT p_taken OR l_tries > 4 THEN LEAVE attempt; END IF;
-    DO SLEEP(0.002); -- until the other look is over
+    DO SLEEP(0.002); -- until the other look has ended
   END LOOP;
 END
 //
@@ -99,7 +99,7 @@ BEGIN
   COMMIT;
 END
 //
--- Takes a name, enters it once more, or tells that it is busy. One row: code, fence, ttl, fences, depth, recheck.
+-- Takes a name, enters it once more, or returns that it is busy. One row: code, fence, ttl, fences, depth, recheck.
 -- code: 1 granted now, 2 granted by an earlier request, 3 busy; -1 abandoned, -4 too deep.
 DROP PROCEDURE IF EXISTS tenure_acquire
 //
@@ -122,7 +122,7 @@ main: BEGIN
   END;
   attempt: LOOP
     SET l_found = 0, l_known = 0, l_tries = l_tries + 1;
-    -- A look first: who finds the lock taken writes nothing, waits for nobody, and flushes nothing.
+    -- A look first: a request that finds the lock taken writes nothing, waits for no row, and flushes nothing.
     SELECT 1, fence, first, token, owner, until, reported INTO l_found, l_fence, l_first, l_token, l_owner, l_until, l_reported
       FROM tenure_lock WHERE name = p_name;
     SET t = {now};
@@ -192,7 +192,7 @@ main: BEGIN
     END IF;
     IF l_granted THEN LEAVE attempt; END IF;
   END LOOP;
-  -- A look at the tombstones last: an abandonment has written its own before it looks at the lock, and whoever is between the two
+  -- A look at the tombstones last: an abandonment has written its own before it looks at the lock, and a request between the two
   -- is waited for.
   SELECT COUNT(*) INTO l_buried FROM tenure_tombstone WHERE name = p_name AND token = p_token AND until > t LOCK IN SHARE MODE;
   IF l_buried THEN
@@ -236,7 +236,7 @@ BEGIN
       SELECT 1 INTO l_there FROM tenure_lock WHERE name = l_name AND until > {now}
         AND IF(l_owner IS NULL, owner IS NULL AND token = l_token, owner = l_owner AND first = l_fence);
       IF NOT l_there OR l_tries > 4 THEN LEAVE attempt; END IF;
-      DO SLEEP(0.002); -- until whoever looks at the row has seen that it is not theirs
+      DO SLEEP(0.002); -- until the reader of the row has seen that the row is another's
     END LOOP;
     IF l_found THEN
       SET t = {now};
@@ -305,7 +305,7 @@ BEGIN
   SELECT IF(l_released, 1, l_taken);
 END
 //
--- No row if it is free. What is left of its lease is null if the lease is over, and a transaction of a user keeps the row.
+-- No row if it is free. The remaining lease is null if the lease has ended, and a transaction of a user keeps the row.
 DROP PROCEDURE IF EXISTS tenure_inspect
 //
 CREATE PROCEDURE tenure_inspect(p_name VARBINARY(512))

@@ -55,7 +55,7 @@ CREATE TABLE IF NOT EXISTS tenure_settled (
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC
 //
 -- What the queues' clock has to be ahead of the server's, since that was set back; and a time that it has reached. Receives that hand
--- something out write that down, ten times a second at most: so far a step back is seen, and time stands still until then.
+-- something out write that down, ten times a second at most: so far a step back is seen, and time does not advance until then.
 CREATE TABLE IF NOT EXISTS tenure_clock (one TINYINT NOT NULL PRIMARY KEY, shift BIGINT NOT NULL, reached BIGINT NOT NULL) ENGINE=InnoDB
 //
 INSERT INTO tenure_clock (one, shift, reached) VALUES (1, 0, 0) ON DUPLICATE KEY UPDATE one = 1
@@ -127,7 +127,7 @@ BEGIN
   END IF;
 END
 //
--- Lets the first message that a key holds back go on, if none of the key is in flight.
+-- Makes the first message that a key holds back available, if none of the key is in flight.
 DROP PROCEDURE IF EXISTS tenure_queue_free
 //
 CREATE PROCEDURE tenure_queue_free(p_queue VARBINARY(256), p_key VARBINARY(128))
@@ -618,7 +618,7 @@ BEGIN
       WHERE queue = p_queue) m;
 END
 //
--- Removes up to p_max messages that wait, none with a number above p_newest (0: all numbers so far). Tells how many it looked at, how
+-- Removes up to p_max messages that wait, none with a number above p_newest (0: all numbers so far). Returns how many it checked at, how
 -- many went, and which number was the newest.
 DROP PROCEDURE IF EXISTS tenure_queue_purge
 //
@@ -684,7 +684,7 @@ BEGIN
 END
 //
 -- Makes dead letters due, or removes them (a delay of null): those of a JSON array of [number, name], the name in hexadecimal, or else
--- the oldest. Tells how many, and whether there are more.
+-- the oldest. Returns how many, and whether there are more.
 DROP PROCEDURE IF EXISTS tenure_queue_dead_move
 //
 CREATE PROCEDURE tenure_queue_dead_move(p_queue VARBINARY(256), p_ids LONGTEXT CHARACTER SET utf8mb4, p_oldest INT, p_delay BIGINT)

@@ -1,6 +1,6 @@
 -- The list of held locks. A schema that was made without it works as before, and gets it by these statements.
 --
--- The next p_max names from p_from on, in the order of their bytes; of one that nobody holds the name alone. A lock whose lease is over
+-- The next p_max names from p_from on, in the order of their bytes; of a free one only the name. A lock whose lease has ended
 -- is held while a transaction that it guards is open; nothing is left of its lease then.
 CREATE OR REPLACE FUNCTION tenure.held(p_from bytea, p_max integer, OUT label bytea, OUT owner text, OUT fence bigint,
   OUT depth integer, OUT held_for bigint, OUT remaining bigint, OUT waiters bigint, OUT name bytea)

@@ -1,8 +1,8 @@
 -- Locks: who holds a name, who waits for it, and which tokens were abandoned. All times are microseconds of the server's clock.
 --
 -- Whatever looks at the queue of a name first takes the advisory lock of the name, until the transaction ends: shared memory,
--- no row version, no flush. Two paths go without it, a renewal and the release of a lock that nobody waits for; therefore each
--- write of the row is conditional, and whoever finds that it hit nothing looks again.
+-- no row version, no flush. Two paths go without it, a renewal and the release of a lock without waiters; therefore each
+-- write of the row is conditional, and a request that changed no row looks again.
 
 CREATE SCHEMA tenure;
 
@@ -24,7 +24,7 @@ CREATE {unlogged} TABLE tenure.lock (
   until   bigint  NOT NULL,
   label   bytea,                          -- UTF-8, whatever the encoding of the database; also zero bytes
   handed  boolean NOT NULL DEFAULT false, -- given by a release, and not yet made to last
-  queued  boolean NOT NULL DEFAULT false, -- somebody may wait: whoever comes or goes has to look
+  queued  boolean NOT NULL DEFAULT false, -- there may be waiters: each request has to look
   graves  bigint  NOT NULL DEFAULT 0      -- until when there may be tombstones of the name; 0: there is none
 ) WITH (fillfactor = 50);
 
@@ -52,11 +52,11 @@ CREATE INDEX tombstone_until ON tenure.tombstone (until);
 CREATE {unlogged} TABLE tenure.epoch (one boolean PRIMARY KEY DEFAULT true CHECK (one), open_at bigint NOT NULL);
 INSERT INTO tenure.epoch (open_at) VALUES (0);
 
--- The clock; now() stands still since the transaction began.
+-- The clock; now() is the begin of the transaction.
 CREATE FUNCTION tenure.us() RETURNS bigint LANGUAGE sql VOLATILE AS
 $$ SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint $$;
 
--- Refuses transactions that go on with an old snapshot after they waited: they would not see who holds a name by now, what was
+-- Refuses transactions that continue with an old snapshot after a wait: they would not see who holds a name by now, what was
 -- abandoned, nor which message has a name already.
 CREATE FUNCTION tenure.fresh() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -94,7 +94,7 @@ BEGIN
     IF w.present <= t THEN
       DELETE FROM tenure.waiter x WHERE x.name = p_name AND x.place = w.place;
     ELSIF pg_try_advisory_xact_lock_shared(w.client) THEN
-      DELETE FROM tenure.waiter x WHERE x.name = p_name AND x.client = w.client; -- nobody listens: dead, or cut off
+      DELETE FROM tenure.waiter x WHERE x.name = p_name AND x.client = w.client; -- its client does not listen: dead, or cut off
     ELSIF w.accepts THEN
       UPDATE tenure.lock l
         SET first = greatest(l.fence + 1, t, p_floor + 1), fence = greatest(l.fence + 1, t, p_floor + 1) + w.fences - 1,
@@ -127,7 +127,7 @@ BEGIN
       AND y.until < at - 86400000000 AND y.fence < at - 86400000000 LIMIT 8 FOR UPDATE SKIP LOCKED));
 END $$;
 
--- Takes a name, enters it once more, or tells that it is busy.
+-- Takes a name, enters it once more, or returns that it is busy.
 -- code: 1 granted now, 2 granted by an earlier request, 3 busy; -1 abandoned, -2 the queue is full (n), -3 leases were
 -- forgotten (recheck), -4 too deep.
 CREATE FUNCTION tenure.acquire(
@@ -146,7 +146,7 @@ DECLARE
   held boolean;
 BEGIN
   IF p_presence IS NULL THEN
-    -- A try that finds the name taken writes nothing, and waits for nobody.
+    -- A try that finds the name taken writes nothing, and waits for no row.
     SELECT * INTO l FROM tenure.lock x WHERE x.name = p_name;
     at := tenure.us();
     IF FOUND AND l.entries <> '{}' AND l.until > at AND NOT p_token = ANY (l.entries)
@@ -159,7 +159,7 @@ BEGIN
   PERFORM pg_advisory_xact_lock(hashtextextended(encode(p_name, 'hex'), 1952804453));
   at := tenure.us();
   IF p_owner IS NULL THEN
-    -- What most requests are, in one step: the name is free and nobody waits, or it was handed over to this token. A condition on
+    -- The usual case in one step: the name is free and without waiters, or it was handed over to this token. A condition on
     -- another table would cost more than all the rest.
     UPDATE tenure.lock x
       SET first = CASE WHEN x.handed THEN x.first ELSE greatest(x.fence + 1, at, p_floor + 1) END,
@@ -209,7 +209,7 @@ BEGIN
     IF NOT held AND known AND l.queued THEN
       SELECT * INTO w FROM tenure.waiter x WHERE x.name = p_name AND x.present > at ORDER BY x.place LIMIT 1;
       IF w.token <> p_token AND pg_try_advisory_xact_lock_shared(w.client) THEN
-        DELETE FROM tenure.waiter x WHERE x.name = p_name AND x.client = w.client; -- nobody listens
+        DELETE FROM tenure.waiter x WHERE x.name = p_name AND x.client = w.client; -- its client does not listen
         CONTINUE;
       END IF;
     END IF;
@@ -403,7 +403,7 @@ BEGIN
 END $$;
 
 -- 1 released, 0 not held, -1 held by another than the expected hold, -2 a transaction that it guards is open, whether or not its
--- lease is over.
+-- lease has ended.
 CREATE FUNCTION tenure.force_release(p_name bytea, p_expected bigint, p_floor bigint) RETURNS integer LANGUAGE plpgsql AS $$
 DECLARE
   f bigint;
@@ -421,7 +421,7 @@ BEGIN
   RETURN 1;
 END $$;
 
--- What is left of its lease is null if the lease is over and a transaction that it guards is open.
+-- The remaining lease is null if the lease has ended and a transaction that it guards is open.
 CREATE FUNCTION tenure.inspect(p_name bytea, OUT label bytea, OUT owner text, OUT fence bigint, OUT depth integer,
   OUT held_for bigint, OUT remaining bigint, OUT waiters bigint) LANGUAGE plpgsql AS $$
 DECLARE t bigint := tenure.us();

@@ -1,10 +1,10 @@
 -- Delay queues. One timeline for due times and ends of leases, one row a message; any receive does all the work.
 --
--- Times and spans are microseconds. Functions whose names begin with queue_ are the driver's; push is for everybody.
+-- Times and spans are microseconds. Functions whose names begin with queue_ are the driver's; push is for all users.
 -- Each is one transaction, or part of the caller's, under READ COMMITTED: every statement of a function sees what was
 -- committed before it began.
 --
--- Locks are taken in this order, so that nobody waits in a circle: names of messages, rows without a concurrency key, keys,
+-- Locks are taken in this order, so that there is no deadlock: names of messages, rows without a concurrency key, keys,
 -- rows with a key. Names and keys are advisory locks, taken in the order of their hashes. A receive takes rows and keys too, but
 -- waits for none: what another transaction has, it leaves to that one.
 --
@@ -26,7 +26,7 @@ CREATE TABLE tenure.queue (
 );
 
 -- Its rows are deleted and moved along the index all the time: vacuumed when a fiftieth has changed, and not slowed down. Pages
--- that became empty at the end are kept, since giving them back would lock everybody out for a moment. It has no CHECK: the server
+-- that became empty at the end are kept, since giving them back would lock all clients out for a moment. It has no CHECK: the server
 -- reads those anew for each statement that writes, a tenth of a receive. What a message may have is checked by queue_push.
 CREATE TABLE tenure.message (
   number     bigint   PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
@@ -62,22 +62,22 @@ CREATE TABLE tenure.settled (
 ) WITH (autovacuum_vacuum_scale_factor = 0.02);
 CREATE INDEX settled_until ON tenure.settled (until);
 
--- Fences of deliveries. Whoever finds no row in the table beside it, since it is unlogged, comes after a crash or on a promoted
--- standby, where the sequence may have fallen back: then it goes on from the clock.
+-- Fences of deliveries. Without a row in the table beside it, which is unlogged, the server has crashed or is a promoted
+-- standby, where the sequence may have fallen back: then it continues from the clock.
 CREATE SEQUENCE tenure.delivery;
 CREATE UNLOGGED TABLE tenure.delivery_epoch (one boolean PRIMARY KEY DEFAULT true CHECK (one));
 
--- Clients that listen for a queue. Where there is none, a push notifies nobody.
+-- Clients that listen for a queue. Where there is none, a push sends no notification.
 CREATE UNLOGGED TABLE tenure.watcher (
   queue bytea, client bigint, until bigint NOT NULL, PRIMARY KEY (queue, client)
 ) WITH (fillfactor = 50);
 
--- The clock; now() stands still since the transaction began.
+-- The clock; now() is the begin of the transaction.
 CREATE OR REPLACE FUNCTION tenure.us() RETURNS bigint LANGUAGE sql VOLATILE AS
 $$ SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint $$;
 
 -- What the queues' clock has to be ahead of the server's, since that was set back; and a time that it has reached. Receives
--- that hand something out write that down, ten times a second at most: so far a step back is seen, and time stands still until then.
+-- that hand something out write that down, ten times a second at most: so far a step back is seen, and time does not advance until then.
 CREATE TABLE tenure.queue_clock (
   one boolean PRIMARY KEY DEFAULT true CHECK (one), shift bigint NOT NULL, reached bigint NOT NULL
 ) WITH (fillfactor = 10);
@@ -97,7 +97,7 @@ BEGIN
   SELECT * INTO c FROM tenure.queue_clock;
   t := tenure.us() + c.shift;
   IF t >= c.reached AND (NOT p_writes OR t <= c.reached + 100000) THEN RETURN; END IF;
-  SELECT * INTO c FROM tenure.queue_clock FOR UPDATE SKIP LOCKED; -- else somebody else is about it
+  SELECT * INTO c FROM tenure.queue_clock FOR UPDATE SKIP LOCKED; -- else another transaction does it
   IF NOT FOUND THEN RETURN; END IF;
   t := tenure.us() + c.shift;
   UPDATE tenure.queue_clock SET shift = c.shift + greatest(c.reached - t, 0), reached = greatest(t, c.reached);
@@ -137,7 +137,7 @@ BEGIN
     ON CONFLICT (queue, client) DO UPDATE SET until = excluded.until;
 END $$;
 
--- Lets the first message that a key holds back go on, if none of the key is in flight. Needs the key's lock. Tells whether
+-- Makes the first message that a key holds back available, if none of the key is in flight. Needs the key's lock. Returns whether
 -- one did.
 CREATE FUNCTION tenure.queue_free(p_queue bytea, p_key bytea) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
@@ -340,7 +340,7 @@ BEGIN
   RETURN answers;
 END $$;
 
--- Sees to it that fences go on above the floor, and above all of before a crash or a promotion.
+-- Ensures that fences continue above the floor, and above all of before a crash or a promotion.
 CREATE FUNCTION tenure.queue_fences(p_floor bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   IF EXISTS (SELECT FROM tenure.delivery_epoch) AND (SELECT d.last_value FROM tenure.delivery d) >= p_floor THEN RETURN; END IF;
@@ -663,7 +663,7 @@ BEGIN
         UNION ALL SELECT d.at, d.state FROM tenure.message d WHERE d.queue = p_queue AND d.state = 3) o) m;
 END $$;
 
--- Removes up to p_max messages that wait, none with a number above p_newest (0: all numbers so far). Tells how many it looked
+-- Removes up to p_max messages that wait, none with a number above p_newest (0: all numbers so far). Returns how many it checked
 -- at, how many went, and which number was the newest.
 CREATE FUNCTION tenure.queue_purge(p_queue bytea, p_max integer, p_newest bigint, OUT r_found integer, OUT r_removed integer,
   OUT r_newest bigint) LANGUAGE plpgsql AS $$
@@ -727,7 +727,7 @@ RETURNS bigint[] LANGUAGE sql VOLATILE AS $$
       ORDER BY m.at, m.number LIMIT p_oldest FOR UPDATE SKIP LOCKED) c
 $$;
 
--- Makes dead letters due, or removes them (a delay of null). Tells how many; one more than asked for stands for a rest.
+-- Makes dead letters due, or removes them (a delay of null). Returns how many; one more than asked for means that there are more.
 CREATE FUNCTION tenure.queue_dead_move(p_queue bytea, p_numbers bigint[], p_names bytea[], p_oldest integer, p_delay bigint,
   OUT r_moved bigint, OUT r_rest boolean) LANGUAGE plpgsql AS $$
 DECLARE

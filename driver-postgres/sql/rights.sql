@@ -1,5 +1,5 @@
--- Who may do what: the functions a driver and its users call run with the rights of the schema's owner, by names that nobody
--- can redirect. Nobody else has rights on a table, or on the parts that these functions share.
+-- Rights: the functions that a driver and its users call run with the rights of the schema's owner, by names that no other user
+-- can redirect. No other user has rights on a table, or on the parts that these functions share.
 DO $$
 DECLARE
   f record;

@@ -1,7 +1,7 @@
 -- exit: undoes one entry of a re-entrant lock; the last one frees it and gives the turn to the first live waiter.
 -- KEYS  K lock, Q queue, W presence, D direct, F fence counter
 -- ARGV  token, owner, turn as its part says
--- Returns how many entries remain, 0 when the lock is free now; -2 when it is and pass has to go on; -1 when there is no
+-- Returns how many entries remain, 0 when the lock is free now; -2 when it is and pass has to continue; -1 when there is no
 --         such entry, nothing touched.
 -- Atomic because the count and the deletion must agree. Works when out of memory: nothing here needs any first.
 -- @include part/refusal.lua

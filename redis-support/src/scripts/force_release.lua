@@ -1,8 +1,8 @@
--- force_release: takes the lock from whoever holds it, ours or foreign, or from the hold with one fence alone; and gives the
+-- force_release: takes the lock from its holder, ours or foreign, or from the hold with one fence alone; and gives the
 -- turn to the first live waiter.
 -- KEYS  K lock, Q queue, W presence, D direct, F fence counter
 -- ARGV  turn as its part says; and if there is one: the fence that the hold is expected to have
--- Returns 1 when somebody held it, -2 when pass has to go on as well; 0 when nobody did; -1 when it is not the expected hold,
+-- Returns 1 when it was held, -2 when pass has to continue as well; 0 when it was free; -1 when it is not the expected hold,
 --         nothing touched. The fence counter stays.
 -- Atomic so that the hold is still the one that was compared when it is deleted, and the woken waiter the first one then.
 -- @include part/refusal.lua

@@ -1,8 +1,8 @@
--- pass: gives the turn at a free lock to the first live waiter, where so many dead ones stood before it that the script
+-- pass: gives the turn at a free lock to the first live waiter, where so many dead ones were before it that the script
 -- which freed the lock did not get there.
 -- KEYS  K lock, Q queue, W presence, D direct, F fence counter
 -- ARGV  turn as its part says
--- Returns 1; -2 when it has to go on.
+-- Returns 1; -2 when it has to continue.
 -- Atomic because the lock may be taken, or another waiter come first, between the look and the turn.
 local K, Q, W, D, F = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local turn = ARGV[1]

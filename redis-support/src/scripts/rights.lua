@@ -2,7 +2,7 @@
 -- KEYS  P a key of its own that nothing else uses, S a side key of the same kind
 -- ARGV  channel prefix
 -- Returns for each denied command its name and the server's words. A denial does not stop the script.
--- Atomic so that nobody sees the probe's keys.
+-- Atomic so that no client sees the probe's keys.
 local P, S = KEYS[1], KEYS[2]
 local denied = {}
 local function try(name, ...)

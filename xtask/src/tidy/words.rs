@@ -71,6 +71,15 @@ pub(super) fn check() -> Outcome<Findings> {
             packages.entry((package.to_owned(), is_public)).or_default().add(&path, line, text);
         }
     }
+    for path in tracked("*.sql")?.into_iter().chain(tracked("*.lua")?) {
+        let Some((package, _)) = path.split_once('/') else { continue };
+        let count = packages.entry((format!("{package}, scripts"), false)).or_default();
+        for (line, text) in read(&path)?.lines().enumerate() {
+            if let Some((_, comment)) = text.split_once("--") {
+                count.add(&path, line + 1, comment);
+            }
+        }
+    }
     for ((package, is_public), count) in packages {
         let (of, most) = if is_public { ("public docs", IN_PUBLIC) } else { ("comments", INSIDE) };
         findings.extend(count.findings(&format!("{package}, {of}"), most));

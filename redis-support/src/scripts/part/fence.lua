@@ -1,4 +1,4 @@
--- Part: next_fence(), as a number, as text, and how many nobody else is given: eight from there on, or that one. Needs the
+-- Part: next_fence(), as a number, as text, and how many are reserved: eight from there on, or that one. Needs the
 -- clock part; F the counter's key, which is kept seven below the last that was given; fences 'clock' or 'counter'; keep the
 -- counter's life in ms, '0' for ever; floor what all fences are greater than, '0' for none. Microseconds since 1970 stay below 2^53 until the year 2255: numbers keep every digit.
 -- A counter that is no number, or more than a day ahead of the clock, is damaged: the answer is nil and what it holds, and

@@ -1,6 +1,6 @@
 -- Part: the answer to a plain request. Needs the clock and next_fence().
--- Free, nobody waits, not abandoned: the usual case needs nothing of what is in the block. There, what is needed is made when
--- it is: to make a function costs as much as a call.
+-- Free, no waiters, not abandoned: the usual case needs nothing of the block. The block makes its
+-- functions only when it runs: making a function costs as much as a call.
 local flag, found = '-', redis.call('EXISTS', K, X, Q)
 if found > 0 then
   local W, D = KEYS[5], KEYS[6]

@@ -12,7 +12,7 @@ if presence > 0 then
     if waiting > 0 then left = redis.call('PTTL', Q) end
   end
   if waiting >= max_waiters and not redis.call('ZSCORE', Q, member) then return {-2} end
-  -- Its time of arrival orders it, unless the clock stands still or was set back. This comes before all other writes: a
+  -- Its time of arrival orders it, unless the clock did not advance or was set back. This comes before all other writes: a
   -- script that has written is not refused for want of memory.
   local comes = redis.call('ZADD', Q, 'NX', now, member) == 1
   if left < life / 2 then -- it lasts for longer than needed, so that few have to do this
@@ -40,7 +40,7 @@ if not value then
 else
   local left = redis.call('PTTL', K)
   if place > 0 then
-    -- Nobody tells a waiter that it has come to the front, unless a lock is released. Should all before it die, its turn
+    -- A waiter is notified that it is first only when a lock is released. Should all before it die, its turn
     -- comes after as many leases, if they are like this one; it asks then, and learns its place.
     recheck = left < 0 and -1 or (left + 1) * (place + 1)
   else

@@ -2,7 +2,7 @@
 -- the server's millisecond at which they count as dead, and D, a HASH of their terms: '<ttl ms>;<label>' of those that take
 -- the lock without asking, else ''. A member is '<token>@<client>'. A token that holds the lock is no member.
 -- One run removes at most so many waiters, so that no script is long. Where that did not reach a live one, the budget is 0,
--- nobody has the turn, and somebody has to go on at once.
+-- no waiter has the turn, and the script has to continue at once.
 local budget = 256
 
 local function drop(...)

@@ -1,10 +1,10 @@
 -- Part: serve() gives the turn at the free lock to the first waiter that lives and can be reached: the lock itself, or a wake-up,
--- and then it has `claim` ms to ask before it counts as dead and holds up nobody. Returns it, and when it counts as dead. An
+-- and then it has `claim` ms to ask before it counts as dead and is passed over. Returns it, and when it counts as dead. An
 -- `asker` is given nothing when it is the first, since it asks; nor is anybody who was given the turn before. Those before the
 -- first are removed. Needs the clock, fence and line parts; claim; channel, what the clients' wake-up channels begin with.
 local function serve(asker)
   local gone, last, deaf, found, dies = {}, 0, {}, nil, 0 -- usually the first one is taken: the others are not read with it
-  local number, fence, count -- a fence that nobody heard of is as good as new
+  local number, fence, count -- a fence that was never returned is unused
   repeat
     local waiters = #gone < budget and redis.call('ZRANGE', Q, #gone, last) or {}
     for _, waiter in ipairs(waiters) do
@@ -21,14 +21,14 @@ local function serve(asker)
         local ttl, label = string.match(hands and redis.call('HGET', D, waiter) or '', '^(%d+);(.*)$')
         if ttl and not number then number, fence, count = next_fence() end
         local given, span = ttl and number, claim -- else it asks, and learns what is wrong
-        -- It is told the fence, the time, how long the lease lasts, no longer than a dead one may hold up others, and how many
+        -- It receives the fence, the time, the length of the lease, no longer than a dead one may hold up others, and how many
         -- fences there are.
         if given then
           if tonumber(ttl) < claim then span = ttl end
           news = news .. ';' .. fence .. ';' .. now .. ';' .. span .. ';' .. count
         end
         if redis.call('PUBLISH', channel .. client, news) == 0 then
-          deaf[client] = true -- it does not listen any more, and is not told again
+          deaf[client] = true -- it does not listen any more, and is not notified again
           gone[#gone + 1] = waiter
         else
           found = waiter

@@ -1,4 +1,4 @@
--- Part: whether member may take the lock, which nobody holds, and then it waits no more. Needs what the serve part does, and the
+-- Part: whether member may take the free lock; if so, it waits no more. Needs what the serve part does, and the
 -- wish part. Sets free; else value and waiting anew, since the lock may have been handed over, and dies, when the waiter that
 -- has the turn counts as dead.
 -- @include part/serve.lua

@@ -5,7 +5,7 @@
 -- Returns 1.
 -- Atomic so that the oldest of too many is the one that is forgotten. Works when out of memory.
 local keep, client = ARGV[1], ARGV[2]
-local queue, channel = '', '' -- nobody is woken
+local queue, channel = '', '' -- no client is woken
 -- @include queue/part/keys.lua
 -- @include queue/part/clock.lua
 -- @include queue/part/limit.lua
@@ -13,5 +13,5 @@ local queue, channel = '', '' -- nobody is woken
 -- @include queue/part/listen.lua
 tick()
 redis.call('HDEL', O, '') -- works without memory, and lets the next ones work
-listen(client, -2) -- it asks next; whoever pushes before that wakes it first
+listen(client, -2) -- it asks next; a push before that wakes it first
 return 1

@@ -1,7 +1,7 @@
 -- queue_page: messages that wait, or that are in flight, in the order of their times; held ones after all others.
 -- KEYS  T timeline, M messages, R deliveries, O outcomes, D dead letters, I names and keys, S settled names, H held,
 --       J held by key, N counters, C clients that wait, L counted leases, X all queues
--- ARGV  'waiting' or 'flying', set ('T' or 'H'), score in it and number (14 hex) that the list goes on behind, max (at most
+-- ARGV  'waiting' or 'flying', set ('T' or 'H'), score in it and number (14 hex) that the list continues behind, max (at most
 --       256)
 -- Returns {now us, set, score and number of the next page ('' when this is the last), then for each: number (14 hex), 1
 --         scheduled|2 ready|3 in flight, its time in us, record, state ('' before the first delivery)}. Looks at 4000
@@ -44,7 +44,7 @@ if found[i] or #found == 2 * LOOKS then
   out[2] = set
   if last then
     out[3], out[4] = tonumber(found[last + 1]), found[last]
-  else -- what is no message is no place either: the page goes on behind all of this score
+  else -- a member that is no message is no place either: the page continues behind all of this score
     out[3] = math.floor(tonumber(found[i - 1])) + 1
   end
 elseif set == 'T' and not flying and redis.call('ZCARD', H) > 0 then

@@ -4,8 +4,8 @@
 -- ARGV  queue, channel prefix, keep ms, most messages (0: no limit), then for each message: delay us, and with a ttl
 --       ';' and that in us; 'k' to keep or 'r' to replace what is known, and the name, or '' for none; record
 -- Returns the number (14 hex) of the last message, which those before it count up to, when none has a name; else for each
---         its number when it is stored, 'r' and its number when it took the place of another one, or where the known one
---         stands: 1 scheduled, 2 ready, 3 in flight, 4 dead, 5 settled; or -1 for all when the queue is full.
+--         its number when it is stored, 'r' and its number when it took the place of another one, or the state of the known
+--         one: 1 scheduled, 2 ready, 3 in flight, 4 dead, 5 settled; or -1 for all when the queue is full.
 -- Atomic so that a batch is whole, payload and place belong together, and a name is given once. The first write is one
 -- that a server out of memory refuses, so that it refuses all.
 local queue, channel, keep, limit = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
@@ -53,7 +53,7 @@ end
 
 local there = redis.call('EXISTS', C, T, T) -- T counts twice
 local empty, heard = there < 2, there % 2 == 1
--- A message's number tells when it was pushed: those of a batch end at now, unless that many were given already.
+-- A message's number is the time of its push: those of a batch end at now, unless that many were given already.
 local count = (#ARGV - 4) / 3
 if number < now - count then number = now - count end
 local answers, named, batch, scores, records, soonest = {}, false, {}, {}, {}, math.huge

@@ -3,7 +3,7 @@
 --       J held by key, N counters, C clients that wait, L counted leases, X all queues
 -- ARGV  queue, channel prefix, keep ms
 -- Returns 1.
--- Atomic so that nobody who is woken finds the pause. Works when out of memory.
+-- Atomic so that no woken client finds the pause. Works when out of memory.
 local queue, channel, keep = ARGV[1], ARGV[2], ARGV[3]
 -- @include queue/part/keys.lua
 -- @include queue/part/clock.lua

@@ -1,4 +1,4 @@
--- Part: behind(key, score, id): how many members of that score a page leaves out that goes on behind the id; it may be gone.
+-- Part: behind(key, score, id): how many members of that score a page leaves out that continues behind the id; it may be gone.
 -- Members of one score are in the order of their bytes, and Lua compares by the server's locale.
 local function is_behind(a, b)
   for i = 1, math.min(#a, #b) do

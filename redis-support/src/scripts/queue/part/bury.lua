@@ -1,5 +1,5 @@
 -- Part: bury() and bury_damaged(). Needs the parts of form, insertion and keys; dead_cap the most dead letters.
--- Both move a message to the dead letters, or make it wait another minute when they are full. Both tell whether it is
+-- Both move a message to the dead letters, or make it wait another minute when they are full. Both return whether it is
 -- dead, and whether another one may go now.
 local POSTPONED = 60000000
 

@@ -1,9 +1,9 @@
 -- Part: the queue's clock and counters. Needs N; keep for how many ms the counters outlive their last use, '0' for
 -- ever.
 -- tick() sets `now`, the queue's time in microseconds: the server's time plus `shift`, which grows by the size of every
--- step back, so that the queue's time goes on at the same pace. Then `number` is the last message's number, `fence` the
--- last delivery's, and `marks` tell what is unusual about the queue: 'p' it is paused, 'i' and 'r' it is limited, as the
--- part of limits says. save() stores them; a step back is seen as far as the last save, and time stands still until then.
+-- step back, so that the queue's time continues at the same pace. Then `number` is the last message's number, `fence` the
+-- last delivery's, and `marks` say how the queue is unusual: 'p' it is paused, 'i' and 'r' it is limited, as the
+-- part of limits says. save() stores them; a step back is seen as far as the last save, and time does not advance until then.
 local now, number, fence, clock, shift, marks
 local stepped, HOUR, FAR = false, 3600000000, 4503599627370496 -- FAR: 2^52, in the year 2112; twice a time is a score
 local LONGEST = 86460000 -- how long what is counted of leases is kept: a day and a minute, in ms

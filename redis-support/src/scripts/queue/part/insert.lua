@@ -25,7 +25,7 @@ local function promised(by)
   return redis.call('ZCOUNT', C, string.format('%.0f', now - GRACE), string.format('%.0f', by))
 end
 
--- Sees to it that somebody asks when the next message is due, unless the queue is paused: for each that is due already one
+-- Ensures that a client asks when the next message is due, unless the queue is paused: for each that is due already one
 -- client, and one more within BACKUP. Wakes those that would ask the latest. One that does not listen any more is removed.
 local function watch_over()
   if string.find(marks, 'p', 1, true) or redis.call('ZCARD', C) == 0 then return end

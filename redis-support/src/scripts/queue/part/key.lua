@@ -14,7 +14,7 @@ local function free_name(id, name)
   return true
 end
 
--- A message of this key went away, or is not in flight any more: the first that was held may go. Tells whether one did.
+-- A message of this key went away, or is not in flight any more: the first that was held may go. Returns whether one did.
 -- A member of J that is not in H is of no account.
 local function leave(id, key)
   if key == '' then return false end
@@ -45,7 +45,7 @@ local function is_busy(id, key)
   return other and other ~= id and redis.call('HEXISTS', R, other) == 1
 end
 
--- A message went whose key nobody can tell: of each key that is not in flight, the first that was held may go. Looks at
+-- A message went whose key is unknown: of each key that is not in flight, the first that was held may go. Looks at
 -- 256 keys.
 local function leave_any()
   local from, freed = '-', false
@@ -67,7 +67,7 @@ local function leave_any()
   return freed
 end
 
--- The message of this record went away, or is not in flight any more. Tells whether another one may go.
+-- The message of this record went away, or is not in flight any more. Returns whether another one may go.
 local function depart(id, record)
   if not record then return leave_any() end
   local why, _, key = read(record)

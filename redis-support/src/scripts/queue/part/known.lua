@@ -1,6 +1,6 @@
 -- Part: known(). Needs keys, clock and find().
 
--- Where the message of a name stands, its number, set and score; nil when the name is free.
+-- Where the message of a name is, its number, set and score; nil when the name is free.
 local function known(name)
   local id = redis.call('HGET', I, 'n' .. name)
   if id then

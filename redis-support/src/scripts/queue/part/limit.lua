@@ -49,7 +49,7 @@ local function count(ids, ends)
   redis.call('PEXPIRE', L, LONGEST)
 end
 
--- These are in flight no more. Tells whether that makes room.
+-- These are in flight no more. Returns whether that makes room.
 local function uncount(ids)
   return string.find(marks, 'i', 1, true) and redis.call('ZREM', L, unpack(ids)) > 0
 end

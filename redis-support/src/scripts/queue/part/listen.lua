@@ -1,10 +1,10 @@
 -- Part: listen(). Needs the parts of the clock and of insertion. IDLE: a client that waits asks again within so many us,
--- whatever it is told.
+-- whatever it receives.
 local IDLE, SPREAD = 20000000, 14000000
 
 -- A client waits that got less than it asked for; `next` is what is worth telling it. Of those that wait one asks when the
 -- next message is due, and one BACKUP later; the others need not, and promise to ask within IDLE, at odd times.
--- Of more than 1000 the one that asked the longest ago is forgotten. Returns what to tell.
+-- Of more than 1000 the one that asked the longest ago is forgotten. Returns the text to publish.
 local function listen(client, next)
   redis.call('ZREM', C, client)
   local others = redis.call('ZCARD', C)

@@ -1,4 +1,4 @@
--- Part: receive() and floor_ahead(). Needs the part of settling; fences, floor, max, lease in us, client ('' for nobody).
+-- Part: receive() and floor_ahead(). Needs the part of settling; fences, floor, max, lease in us, client ('' for none).
 -- Returns {now, next, expired, dead, postponed, orphans, then for each delivery: number, how late in us, state, record};
 -- next is -2 paused, -1 never, 0 at once, else in so many us. Looks at 256 messages beyond those handed out, and stops
 -- after 4 MiB, so that no run is long.

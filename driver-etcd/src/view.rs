@@ -213,7 +213,7 @@ mod tests {
             assert!(woken[next] && view.seems_free_for(NAME, &waiters[next].0.token));
             view.change(NAME, revision + 1, Change::Held);
             view.change(NAME, revision + 1, Change::Left(waiters[next].0));
-            assert!(waiters[next].woken(), "reported that its place is gone");
+            assert!(waiters[next].woken(), "woken, since its place is gone");
             assert!(!waiters.iter_mut().any(Waiter::woken), "a place that goes while the lock is held wakes no waiter");
         }
     }

@@ -235,7 +235,7 @@ mod tests {
         assert_eq!(world.woken(), [8]);
         world.happened(15, 11, false);
         world.happened(16, 12, true);
-        assert!(world.woken().is_empty(), "it was reported already");
+        assert!(world.woken().is_empty(), "it was woken already");
         world.name.wake_next();
         assert_eq!(world.woken(), [8]);
         world.name.set_held(true, 20);

@@ -396,7 +396,7 @@ mod tests {
         pages(&store, now + 2);
         let (filled, next, ended) = fill(&mut store, 1_000_000);
         assert_eq!(filled.unwrap_err().kind(), ErrorKind::Unavailable);
-        assert_eq!(next.is_ok(), ended.is_ok(), "who asked beside it is reported what became of the transaction");
+        assert_eq!(next.is_ok(), ended.is_ok(), "a request in the same transaction gets its outcome");
         pages(&store, 1_000_000);
         let (filled, next, ended) = fill(&mut store, 1_000_000);
         assert!(filled.is_ok() && next.is_ok() && ended.is_ok());

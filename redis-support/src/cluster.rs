@@ -275,7 +275,7 @@ impl<D: Dialer> Shared<D> {
 async fn keep<D: Dialer>(cluster: Weak<Shared<D>>, stale: Arc<Notify>) {
     let mut pause = REFRESH;
     loop {
-        let _ = timeout(pause, stale.notified()).await; // reported or not, it is time to look
+        let _ = timeout(pause, stale.notified()).await; // signalled or not, it is time to look
         let Some(cluster) = cluster.upgrade() else { return };
         if cluster.nodes().closed {
             return;

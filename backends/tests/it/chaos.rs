@@ -51,7 +51,7 @@ async fn three_minutes_of_faults_on_a_quorum_break_no_promise() {
         lost += report.lost();
         options.seed += 1;
     }
-    assert!(lost > 0, "nobody lost a lock, so that losses are reported in time was not tried");
+    assert!(lost > 0, "no client lost a lock: the report of a loss was not tested");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -113,8 +113,8 @@ async fn a_driver_whose_leases_have_no_end_is_caught() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn consumers_that_lie_are_caught() {
-    caught_with(Subject::Queue, "consumer/tells-nothing", "a message that was lost").await;
-    caught_with(Subject::Queue, "consumer/tells-twice", "a message that was settled twice").await;
+    caught_with(Subject::Queue, "consumer/loses-its-work", "a message that was lost").await;
+    caught_with(Subject::Queue, "consumer/settles-twice", "a message that was settled twice").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -18,7 +18,7 @@ fn the_programs_exit_code_is_ours() {
         assert_eq!((ended.code, ended.err.as_str()), (Some(code), ""));
     }
     let ended = world.run(&["--format", "json", "run", "job", "--", "sh", "-c", "exit 75"]);
-    assert_eq!(ended.json()["outcome"], "ran", "a program's own 75 is reported apart");
+    assert_eq!(ended.json()["outcome"], "ran", "a program's own 75 differs from a busy lock");
     assert_eq!(ended.json()["child"]["exit"], 75);
 }
 

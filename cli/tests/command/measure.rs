@@ -64,11 +64,11 @@ fn bench_of_a_server_that_is_not_there_is_69() {
 #[test]
 fn the_suite_runs_over_a_url_also_with_other_processes() {
     let world = World::new();
-    let filters = ["--filter", "inspect/tells", "--filter", "process/", "--filter", "driver/", "--filter", "floor"];
+    let filters = ["--filter", "inspect/shows", "--filter", "process/", "--filter", "driver/", "--filter", "floor"];
     let ended = world.run(&[&["conformance"], &filters[..]].concat());
     assert_eq!(ended.code, Some(0), "{ended:?}");
     assert!(ended.err.contains("they write names that begin with tc-"), "{ended:?}");
-    for line in ["passed    inspect/tells-the-holder", "passed    process/", "left out  fence/beyond-a-floor"] {
+    for line in ["passed    inspect/shows-the-holder", "passed    process/", "left out  fence/beyond-a-floor"] {
         assert!(ended.out.contains(line), "{line}: {ended:?}");
     }
     let json = world.run(&[&["--format", "json", "conformance"], &filters[..2]].concat()).json();
@@ -100,9 +100,9 @@ fn a_case_that_fails_is_exit_1() {
     file.busy_timeout(std::time::Duration::from_secs(5)).unwrap();
     assert_eq!(world.run(&["run", "job", "--", "true"]).code, Some(0), "the file has its tables");
     file.execute_batch("CREATE TRIGGER forgets AFTER INSERT ON hold BEGIN DELETE FROM hold; END;").unwrap();
-    let ended = world.run(&["conformance", "--filter", "inspect/tells-the-holder"]);
+    let ended = world.run(&["conformance", "--filter", "inspect/shows-the-holder"]);
     assert_eq!(ended.code, Some(1), "{ended:?}");
-    assert!(ended.out.contains("FAILED    inspect/tells-the-holder"), "{ended:?}");
+    assert!(ended.out.contains("FAILED    inspect/shows-the-holder"), "{ended:?}");
 }
 
 #[cfg(not(feature = "conformance"))]

@@ -19,7 +19,7 @@ pub(super) const CASES: &[Case] = &[
         busy_is_not_an_outage
     ),
     case!(
-        "ping/tells-whether-it-answers",
+        "ping/shows-whether-it-answers",
         "A ping succeeds, changes nothing, and fails while the backend cannot be reached and on a closed client.",
         ["P26"],
         [],

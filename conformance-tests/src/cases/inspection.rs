@@ -21,7 +21,7 @@ pub(super) const CASES: &[Case] = &[
         free_lock_has_no_holder
     ),
     case!(
-        "inspect/tells-the-holder",
+        "inspect/shows-the-holder",
         "A held lock shows its holder's label, its fence, depth 1, for how long it is held and what remains of its ttl.",
         ["P22", "R11"],
         [Need::Introspection],
@@ -49,7 +49,7 @@ pub(super) const CASES: &[Case] = &[
         until_free
     ),
     case!(
-        "force/frees-and-tells-the-holder",
+        "force/frees-and-ends-the-hold",
         "A forced release frees the lock; its holder learns at the next renewal that it is gone, and can release nothing.",
         ["P4", "P9"],
         [Need::Revocation],

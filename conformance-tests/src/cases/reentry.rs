@@ -92,14 +92,14 @@ pub(super) const CASES: &[Case] = &[
         passes_the_queue
     ),
     case!(
-        "reentrant/inspection-tells-the-depth",
+        "reentrant/inspection-shows-the-depth",
         "An operator sees the depth, the fence and the label of a re-entrant hold.",
         ["P32"],
         [Need::Reentrant, Need::Introspection],
         inspection_tells_the_depth
     ),
     case!(
-        "reentrant/inspection-tells-the-owner",
+        "reentrant/inspection-shows-the-owner",
         "An inspection shows the owner of a re-entrant lock, and none for a plain one; `held` answers for that owner alone.",
         ["P32"],
         [Need::Reentrant, Need::Introspection],

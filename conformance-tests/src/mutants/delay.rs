@@ -28,7 +28,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         bend!(received: |r| if let Next::In(span) = &mut r.next { *span *= 2 }),
         ["queue/crash-wakes", "queue/wakes-at-due"]),
     mutant!("delay/next-is-unknown", "the time until the next message is always missing",
-        bend!(received: |r| r.next = Next::Never), ["queue/next-tells-the-span", "queue/receive-at-most"]),
+        bend!(received: |r| r.next = Next::Never), ["queue/next-returns-the-span", "queue/receive-at-most"]),
     mutant!("delay/lateness-is-zero", "deliveries say that they are not late, and that their messages are new",
         bend!(delivery: |d| { d.late = Duration::ZERO; d.age = Duration::ZERO }),
         ["queue/lateness-and-age"]),

@@ -34,7 +34,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ["queue/replace-what-waits"]),
     mutant!("replace/always", "every push with a known id replaces",
         bend!(push: |m| m.if_known = IfKnown::Replace),
-        ["queue/duplicate-in-a-batch", "queue/duplicate-tells-the-state", "queue/replace-in-a-batch"]),
+        ["queue/duplicate-in-a-batch", "queue/duplicate-returns-the-state", "queue/replace-in-a-batch"]),
     mutant!("replace/in-flight", "messages in flight are replaced as well",
         quirky(Quirk::ReplacesInFlight), ["queue/replace-not-in-flight"]),
     mutant!("replace/keeps-the-key", "a message that replaces gets the key of the one before it",

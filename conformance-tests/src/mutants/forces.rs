@@ -39,5 +39,5 @@ pub(super) const MUTANTS: &[Mutant] = &[
                 };
                 answers.into_iter().map(lie).collect()
             },
-        ), ["force/frees-and-tells-the-holder", "force/old-token-is-powerless"]),
+        ), ["force/frees-and-ends-the-hold", "force/old-token-is-powerless"]),
 ];

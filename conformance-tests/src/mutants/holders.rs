@@ -73,7 +73,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
                 Released::NotHeld => Err(made_up(ErrorKind::Protocol)),
                 released => Ok(released),
             }
-        }), ["driver/second-release-says-not-held", "ping/tells-whether-it-answers"]),
+        }), ["driver/second-release-says-not-held", "ping/shows-whether-it-answers"]),
     mutant!("release/adds-a-permit", "a second release of the same token lets one more in, as a semaphore does",
         Permits::default(), ["lock/duplicated-release-is-harmless"]),
     mutant!("release/fails-twice", "a token that was released once fails to release",

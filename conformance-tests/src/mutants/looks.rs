@@ -18,20 +18,20 @@ use super::twist::{Inner, Shared, Twist, flaw};
 pub(super) const MUTANTS: &[Mutant] = &[
     mutant!("inspect/sees-nothing", "a held lock looks free",
         Looks(|_| Inspection::default()),
-        ["inspect/free-lock-has-no-holder", "inspect/until-free", "reentrant/inspection-tells-the-depth"]),
+        ["inspect/free-lock-has-no-holder", "inspect/until-free", "reentrant/inspection-shows-the-depth"]),
     mutant!("inspect/no-label", "the label is lost",
         Shows(|holder| holder.label = None),
-        ["election/observers-follow-the-terms", "inspect/tells-the-holder", "reentrant/inspection-tells-the-depth"]),
+        ["election/observers-follow-the-terms", "inspect/shows-the-holder", "reentrant/inspection-shows-the-depth"]),
     mutant!("inspect/wrong-unit", "the rest of the lease has the wrong unit",
-        Shows(|holder| holder.remaining = holder.remaining.map(|left| left * 1_000)), ["inspect/tells-the-holder"]),
+        Shows(|holder| holder.remaining = holder.remaining.map(|left| left * 1_000)), ["inspect/shows-the-holder"]),
     mutant!("inspect/no-waiters", "waiters are not counted",
         Looks(|seen| seen.with_waiters(0)), ["inspect/counts-the-waiters"]),
     mutant!("inspect/depth-of-one", "the depth is missing",
-        Shows(|holder| holder.depth = 1), ["reentrant/inspection-tells-the-depth"]),
+        Shows(|holder| holder.depth = 1), ["reentrant/inspection-shows-the-depth"]),
     mutant!("inspect/no-owner", "the owner is missing",
-        Shows(|holder| holder.owner = None), ["reentrant/inspection-tells-the-owner"]),
+        Shows(|holder| holder.owner = None), ["reentrant/inspection-shows-the-owner"]),
     mutant!("inspect/another-clients-lock", "every hold is reported as an owner's, and always the same one's",
-        Shows(|holder| holder.owner = Some(OwnerId::from_bytes([7; 16]))), ["reentrant/inspection-tells-the-owner"]),
+        Shows(|holder| holder.owner = Some(OwnerId::from_bytes([7; 16]))), ["reentrant/inspection-shows-the-owner"]),
     mutant!("inspect/stale-holder", "the last holder is shown",
         flaw!(last: Shared<Option<Inspection>>; inspect(inner, name) => {
             let seen = inner.locks().inspect(name).await?;
@@ -42,7 +42,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             Ok(last.clone().unwrap_or_default())
         }),
         ["election/observers-follow-the-terms", "inspect/free-lock-has-no-holder", "inspect/until-free",
-         "reentrant/inspection-tells-the-depth"]),
+         "reentrant/inspection-shows-the-depth"]),
     mutant!("inspect/first-term-for-ever", "a hold that follows another at once is shown with the fence of that one",
         flaw!(first: Shared<Option<FencingToken>>; inspect(inner, name) => {
             let mut seen = inner.locks().inspect(name).await?;
@@ -64,7 +64,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             let seen = inner.locks().inspect(name).await;
             inner.locks().force_release(name, None).await?;
             seen
-        }), ["inspect/changes-nothing", "reentrant/inspection-tells-the-depth"]),
+        }), ["inspect/changes-nothing", "reentrant/inspection-shows-the-depth"]),
     mutant!("inspect/never-answers", "looking gets no answer",
         flaw!(inspect(_, _) => std::future::pending().await), ["inspect/free-lock-has-no-holder"]),
     mutant!("close/does-nothing", "a closed driver continues",

@@ -17,7 +17,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         Wrong::None, ["relay/reserved-fences-are-exclusive", "relay/costs-no-request"]),
     mutant!("range/repeated-as-new", "a repeated request returns more fences than were reserved",
         Wrong::MoreAgain, ["relay/reserved-fences-are-exclusive"]),
-    mutant!("range/turn-tells-more", "a lease that is handed over returns more fences than were reserved",
+    mutant!("range/turn-returns-more", "a lease that is handed over returns more fences than were reserved",
         Wrong::TurnTellsMore, ["relay/turn-reserves-them-too"]),
 ];
 

@@ -105,7 +105,7 @@ pub(super) trait Twist: Send + Sync + 'static {
     }
 }
 
-/// A twist whose methods stand in the table: `flaw!(release(inner, hold) => …, abandon(_, _) => Ok(()))`. What the
+/// A twist whose methods are in the table: `flaw!(release(inner, hold) => …, abandon(_, _) => Ok(()))`. What the
 /// clients of a case share is named before them: `flaw!(seen: Shared<HashSet<OwnerToken>>; release(inner, hold) => …)`.
 #[rustfmt::skip]
 macro_rules! flaw {

@@ -118,7 +118,7 @@ async fn only_what_is_sooner_wakes() {
     let mut watch = waiting.watch(&queue()).await.unwrap();
     let after = |secs| message(b"x").with_due(Due::After(Delay::new(secs * SECOND).unwrap()));
     other.push(&queue(), &[after(100)]).await.unwrap();
-    tokio::time::timeout(PATIENCE, watch.next()).await.expect("woken, since it was reported nothing yet");
+    tokio::time::timeout(PATIENCE, watch.next()).await.expect("woken, since it has received nothing yet");
     assert!(matches!(receive(&waiting, 1, SECOND).await.next, Next::In(_)));
     other.push(&queue(), &[after(200)]).await.unwrap();
     other.push(&queue(), &[after(2)]).await.unwrap();
@@ -128,7 +128,7 @@ async fn only_what_is_sooner_wakes() {
     assert_eq!(receive(&waiting, 2, 50 * SECOND).await.deliveries.len(), 1);
     other.push(&queue(), &[after(60)]).await.unwrap();
     other.stats(&queue()).await.unwrap();
-    assert!(tokio::time::timeout(SECOND / 2, watch.next()).await.is_err(), "it was reported to sleep less than that");
+    assert!(tokio::time::timeout(SECOND / 2, watch.next()).await.is_err(), "it received a shorter time to sleep");
 }
 
 #[tokio::test]

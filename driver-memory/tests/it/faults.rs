@@ -48,7 +48,7 @@ async fn expire_ends_the_lease_and_tells_nobody() {
     let mut watch = driver.watch(&name(), &waiter).await.unwrap();
     assert!(!is_granted(&driver, waiter).await);
     assert_eq!(driver.faults().expire("a").unwrap(), ForceReleased::Released);
-    timeout(SECOND, watch.next()).await.expect_err("nobody is reported");
+    timeout(SECOND, watch.next()).await.expect_err("no client is woken");
     assert_eq!(renew(&driver, holder).await.unwrap(), Renewed::Lost);
     assert!(is_granted(&driver, waiter).await);
     assert_eq!(driver.faults().expire("").unwrap_err().kind(), ErrorKind::InvalidArgument);

@@ -49,7 +49,9 @@ async fn an_idle_transaction_that_keeps_the_table_is_an_outage_that_is_named_and
     assert!(start.elapsed() < Duration::from_secs(10), "a request waits for {:?}", start.elapsed());
     let error = client.lock("b").try_acquire().await.unwrap_err();
     assert!(error.is_transient(), "{error:#}");
-    tokio::time::timeout(LONGEST * 2, held.lost()).await.expect("a holder that cannot renew is reported in time");
+    tokio::time::timeout(LONGEST * 2, held.lost())
+        .await
+        .expect("a holder that cannot renew learns of the loss in time");
     owner.batch_execute("ROLLBACK").await.unwrap();
     within(Duration::from_secs(10), || async { client.lock("a").try_acquire().await })
         .await
@@ -410,7 +412,7 @@ async fn ten_thousand_waiters_are_served_in_order() {
     let (mut holder, start) = (held, Instant::now());
     for number in 0..200 {
         assert!(holder.release(&app).await);
-        let reported = listener.heard().await.expect("the first is reported");
+        let reported = listener.heard().await.expect("the first waiter is notified");
         assert!(reported.starts_with(&format!("h waiter {number} ")), "{reported}");
         holder = Request::new("a", &format!("waiter {number}"));
     }

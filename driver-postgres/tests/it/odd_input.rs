@@ -250,7 +250,7 @@ async fn a_wrong_place_is_named() {
     let refused = async |user: &str, password: Option<&str>, database: &str| {
         let error = PostgresDriver::connect(&server.url_for(user, password, database)).await.unwrap_err();
         let text = format!("{error} {error:?}");
-        assert!(!text.contains("secret") && !text.contains("wr0ng"), "a password is reported: {text}");
+        assert!(!text.contains("secret") && !text.contains("wr0ng"), "the text has a password: {text}");
         (error.kind(), error.to_string())
     };
     PostgresDriver::connect(&server.url_for("app", Some("secret"), "postgres")).await.unwrap();

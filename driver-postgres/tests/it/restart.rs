@@ -146,7 +146,7 @@ async fn terminated_connections_cost_a_holder_nothing_and_a_waiter_its_turn() {
     assert_eq!(inspect(&again, b"a").await, (Some(fence), 3));
     assert!(held.renew(&again).await.is_some());
     assert!(held.release(&again).await);
-    let reported = second.heard().await.expect("the next that listens is reported");
+    let reported = second.heard().await.expect("the next listening waiter is notified");
     assert!(reported.starts_with("h waiter 1 "), "{reported}");
     assert_eq!(third.heard().await, None, "nobody else is");
     let next = Request::new("a", "waiter 1");

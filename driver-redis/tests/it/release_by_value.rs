@@ -91,7 +91,7 @@ async fn a_waiter_that_came_meanwhile_gets_its_turn_and_the_next_releases_are_sc
     busy(other.acquire(&second).await.unwrap());
     assert_eq!(c.release(&hold(&first)).await.unwrap(), Released::Released);
     assert_eq!(releases(&c), (1, 1));
-    other.abandon(&hold(&second)).await.unwrap(); // nobody is subscribed here, so it was not reported
+    other.abandon(&hold(&second)).await.unwrap(); // no client is subscribed here, so nothing was published
     for _ in 0..CONTENDED_GRANTS {
         pair(&c, &attempt("a")).await;
     }

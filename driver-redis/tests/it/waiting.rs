@@ -54,7 +54,7 @@ async fn an_abandoned_turn_is_passed_on_past_the_dead() {
     for one in [&short, &second, &third] {
         client.busy(one).await;
     }
-    later(&server, Duration::from_secs(11)); // the lease is over, and nobody was reported
+    later(&server, Duration::from_secs(11)); // the lease has ended, and no client was notified
     client.locks.abandon(&hold(&second)).await.unwrap();
     assert!(woken(&mut watch).await);
     begun(client.grant(&third).await, Begun::Now);

@@ -315,8 +315,7 @@ async fn holders_and_waiters_are_notified_when_the_file_is_gone() {
     }
     std::fs::remove_file(file(&folder)).unwrap();
     tokio::time::timeout(2 * ttl, guard.lost()).await.expect("a lease that cannot be renewed is lost");
-    let reported =
-        tokio::time::timeout(Duration::from_secs(10), waiter).await.expect("the waiter is reported").unwrap();
+    let reported = tokio::time::timeout(Duration::from_secs(10), waiter).await.expect("the waiter is woken").unwrap();
     assert_eq!(reported.unwrap_err().kind(), ErrorKind::Misconfigured);
 }
 

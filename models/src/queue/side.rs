@@ -43,7 +43,7 @@ impl Side {
             Some(name) => String::from_utf8_lossy(name).into_owned(),
             None => match self.ids.iter().position(|known| known == id) {
                 Some(at) => format!("#{at}"),
-                None => "a number that nobody was reported".into(),
+                None => "a number that was never returned".into(),
             },
         }
     }

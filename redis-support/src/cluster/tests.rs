@@ -284,7 +284,7 @@ async fn the_map_is_asked_of_those_that_are_there_and_once_for_a_crowd() {
     }
     assert_eq!(looks(&fake_server), before + 1);
     sleep(ms(1_000)).await;
-    assert_eq!(looks(&fake_server), before + 2, "what was reported later may be about another map");
+    assert_eq!(looks(&fake_server), before + 2, "a later report may be about another map");
     for node in [&a, &b] {
         fake_server.is(node, Mood::Refusing);
         fake_server.cut(node, false);

@@ -222,7 +222,7 @@ async fn closed_or_dropped_it_ends_what_it_has_and_begins_nothing() {
     drop(link);
     settled().await;
     assert_eq!(fake_server.connections(&a), 0);
-    assert!(heard.lock().unwrap().is_empty(), "nobody is reported of a link that was closed");
+    assert!(heard.lock().unwrap().is_empty(), "a closed link reports nothing");
 }
 
 #[tokio::test(start_paused = true)]

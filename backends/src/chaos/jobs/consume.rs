@@ -17,7 +17,7 @@ use crate::chaos::event::What;
 const OFTEN: u64 = 20;
 
 /// The faulty consumers that try the judge.
-pub(in crate::chaos) const LIES: &[&str] = &["consumer/tells-nothing", "consumer/tells-twice"];
+pub(in crate::chaos) const LIES: &[&str] = &["consumer/loses-its-work", "consumer/settles-twice"];
 
 pub(crate) struct Consumer {
     pub(crate) queue: Queue<Vec<u8>>,

@@ -183,7 +183,7 @@ async fn contend(place: usize, client: Client, mut order: watch::Receiver<Order>
         match released {
             _ if reported => ledger.reported += 1,
             Ok(()) => ledger.released += 1,
-            Err(error) if error.is_lost() => panic!("a hold was lost, and nobody reported: {error}"),
+            Err(error) if error.is_lost() => panic!("a hold was lost, and no loss was reported: {error}"),
             Err(_) => ledger.unknown += 1,
         }
     }

@@ -12,7 +12,7 @@ const HOUR: Duration = Duration::from_secs(3_600);
 
 pub(in crate::cases) const CASES: &[Case] = &[
     case!(
-        "queue/duplicate-tells-the-state",
+        "queue/duplicate-returns-the-state",
         "A push with a known id stores nothing, changes nothing, and returns the state of the known message, in every state.",
         ["P59"],
         [Need::Queue, Need::QueueAdmin],
@@ -47,14 +47,14 @@ pub(in crate::cases) const CASES: &[Case] = &[
         cancelled_free
     ),
     case!(
-        "queue/cancel-tells-the-truth",
+        "queue/cancel-returns-the-state",
         "Cancelling removes a waiting message and says so; a message in flight, dead or unknown is reported and not changed.",
         ["P53"],
         [Need::Queue, Need::QueueAdmin],
         cancel
     ),
     case!(
-        "queue/reschedule-tells-the-truth",
+        "queue/reschedule-returns-the-state",
         "Rescheduling moves a waiting message, sooner or later; a message in flight, dead or unknown is reported and not changed.",
         ["P54"],
         [Need::Queue, Need::QueueAdmin],
@@ -68,7 +68,7 @@ pub(in crate::cases) const CASES: &[Case] = &[
         race
     ),
     case!(
-        "queue/get-tells-everything",
+        "queue/get-returns-everything",
         "A look at a message returns its state, attempts, due time and payload, and changes nothing.",
         ["P53"],
         [Need::Queue, Need::QueueAdmin],

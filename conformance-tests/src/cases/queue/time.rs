@@ -26,7 +26,7 @@ pub(in crate::cases) const CASES: &[Case] = &[
         due_at_once
     ),
     case!(
-        "queue/next-tells-the-span",
+        "queue/next-returns-the-span",
         "An empty receive returns the time until the next message is due, and a receive after that time finds it.",
         ["P55"],
         [Need::Queue],

@@ -130,7 +130,7 @@ async fn look<T: 'static>(settings: &Settings<T>) -> Infallible {
     let Some(every) = settings.depth_every.get().copied().flatten() else { return pending().await };
     loop {
         tokio::time::sleep(every).await;
-        let _ = settings.queue.admin().stats().await; // the gauge keeps what it was reported last
+        let _ = settings.queue.admin().stats().await; // on an error, the gauge keeps its value
     }
 }
 

@@ -255,7 +255,7 @@ async fn a_silent_backend_ends_a_try_and_a_wait_in_time() {
         assert!(attempt.unwrap_err().is_transient());
         script.start.elapsed() - began
     };
-    let timeout = Duration::from_secs(1); // of each request, unless reported
+    let timeout = Duration::from_secs(1); // of each request, unless set
     let tried = took(lock.try_acquire().await.map(|_| ()), Duration::ZERO).await;
     assert!(tried >= timeout && tried < timeout + Duration::from_millis(100), "{tried:?}");
     for (most, limit) in [(Some(2), 2), (Some(12), 12), (None, 6)] {

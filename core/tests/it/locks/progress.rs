@@ -69,7 +69,7 @@ async fn no_event_for_a_lock_that_was_free_or_for_a_single_attempt() {
     assert!(lock.try_acquire().await.unwrap().is_none());
     assert_eq!(progress.ahead(), None, "it joined no line");
     assert!(lock.acquire_within(Duration::from_millis(1)).await.unwrap_err().is_timed_out());
-    assert_eq!(progress.changed().await, Some(0), "what the wait was reported before it gave up");
+    assert_eq!(progress.changed().await, Some(0), "the last place before the wait ended");
     guard.release().await.unwrap();
     lock.acquire().await.unwrap().release().await.unwrap();
     assert_eq!(progress.changed().await, None, "a new wait begins with nothing");

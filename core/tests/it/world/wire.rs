@@ -152,7 +152,7 @@ impl Wire {
             };
             pass(late).await;
             self.link.scheduled().await;
-            self.judge.note(|| format!("{}: is reported {signal:?}", self.link.client()));
+            self.judge.note(|| format!("{}: receives {signal:?}", self.link.client()));
             match signal {
                 Signal::Handed(handed) => {
                     self.judge.taken(&name, token);

@@ -45,7 +45,7 @@ impl Ledger {
     pub(crate) fn told_ended(&self, fence: u64, reported: Ended) {
         let ended = self.state().ended.get(&fence).copied();
         if ended != Some(reported) && ended != Some(Ended::Recurs) {
-            self.wrong(format!("the delivery {fence} was reported as {reported:?}, and is {ended:?}"));
+            self.wrong(format!("the delivery {fence} was reported {reported:?}, and is {ended:?}"));
         }
     }
 

@@ -60,7 +60,7 @@ async fn hand_over(anna: &Client, bert: &Client) -> Result<()> {
     }
 
     let waiting = async {
-        clock.tell("Bert waits in line; nobody polls");
+        clock.tell("Bert waits in line, without polling");
         let guard = lock.acquire().await?;
         clock.tell(&format!("Bert holds it, fence {}", guard.fence()));
         Ok(guard)
@@ -112,7 +112,7 @@ async fn re_entry(anna: &Client, bert: &Client) -> Result<()> {
         inner.fence()
     ));
     if bert.lock("quickstart/ledger").try_acquire().await?.is_none() {
-        clock.tell("for everybody else it is busy");
+        clock.tell("for all other owners it is busy");
     }
     let left = inner.release().await?;
     clock.tell(&format!("one exit: {left} entry is left"));
@@ -122,7 +122,8 @@ async fn re_entry(anna: &Client, bert: &Client) -> Result<()> {
 }
 
 async fn stale_write(anna: &Client, bert: &Client) -> Result<()> {
-    let clock = Clock::start("4. A fence stops who slept past the lease");
+    let clock =
+        Clock::start("4. A fence stops a holder that slept past its lease");
     let store = Store::default();
     let slow = anna.lock("quickstart/stock").fixed_ttl(PAUSE).acquire().await?;
     clock.tell(&format!(

@@ -214,7 +214,7 @@ impl<T: 'static> Admin<T> {
     /// Returns the queue's dead letters: messages that are not delivered any more.
     #[must_use]
     pub fn dead_letters(&self) -> DeadLetters<T> {
-        DeadLetters { admin: self.clone() }
+        DeadLetters { queue: self.queue.clone() }
     }
 }
 
@@ -256,12 +256,12 @@ const STEP: usize = 500;
 /// [`Admin::dead_letters`]. They stay until they are redriven or purged.
 #[derive(Debug)]
 pub struct DeadLetters<T> {
-    admin: Admin<T>,
+    queue: Queue<T>,
 }
 
 impl<T> Clone for DeadLetters<T> {
     fn clone(&self) -> Self {
-        Self { admin: self.admin.clone() }
+        Self { queue: self.queue.clone() }
     }
 }
 
@@ -293,7 +293,7 @@ impl<T: 'static> DeadLetters<T> {
     /// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument) when `max` is zero or more than the driver's
     /// batch; otherwise the driver's error.
     pub async fn list(&self, after: Option<DeadPlace>, max: usize) -> Result<DeadPage> {
-        let queue = &self.admin.queue;
+        let queue = &self.queue;
         queue.fetcher.remote.caps.check_batch(max).map_err(|error| queue.during(error, "dead_list"))?;
         queue.operate("dead_list", |driver| driver.dead_list(queue.name(), after, max)).await
     }
@@ -304,7 +304,7 @@ impl<T: 'static> DeadLetters<T> {
     ///
     /// [`ErrorKind::Protocol`](crate::ErrorKind::Protocol) when its payload cannot be decoded, or the codec panicked.
     pub fn value(&self, letter: &DeadLetter) -> Result<T, Error> {
-        decode(&*self.admin.queue.codec, letter.payload.as_bytes())
+        decode(&*self.queue.codec, letter.payload.as_bytes())
     }
 
     /// Makes these letters due at once, with all attempts again; returns the number of those found.
@@ -324,11 +324,11 @@ impl<T: 'static> DeadLetters<T> {
     ///
     /// The driver's error.
     pub async fn redrive_all(&self, delay: Duration) -> Result<u64> {
-        let delay = self.admin.queue.checked_delay(delay, "dead_redrive")?;
-        let most = self.admin.stats().await?.dead; // letters that die again meanwhile wait for the next time
+        let delay = self.queue.checked_delay(delay, "dead_redrive")?;
+        let most = self.queue.admin().stats().await?.dead; // letters that die again meanwhile wait for the next time
         let mut moved = 0;
         while moved < most {
-            let count = STEP.min(self.admin.queue.fetcher.remote.caps.batch).min((most - moved) as usize);
+            let count = STEP.min(self.queue.fetcher.remote.caps.batch).min((most - moved) as usize);
             let step = self.redrive_step(&DeadSelection::Oldest(count), delay).await?;
             moved += step.moved;
             if step.rest == Rest::None || step.moved == 0 {
@@ -361,7 +361,7 @@ impl<T: 'static> DeadLetters<T> {
     ///
     /// The driver's error.
     pub async fn redrive_where(&self, delay: Duration, which: impl FnMut(&DeadLetter) -> bool) -> Result<u64> {
-        let delay = self.admin.queue.checked_delay(delay, "dead_redrive")?;
+        let delay = self.queue.checked_delay(delay, "dead_redrive")?;
         let step = async |chosen: &DeadSelection| Ok(self.redrive_step(chosen, delay).await?.moved);
         self.each_page(which, step).await
     }
@@ -384,8 +384,7 @@ impl<T: 'static> DeadLetters<T> {
     pub async fn purge_all(&self) -> Result<u64> {
         let mut removed = 0;
         loop {
-            let step =
-                self.purge_step(&DeadSelection::Oldest(STEP.min(self.admin.queue.fetcher.remote.caps.batch))).await?;
+            let step = self.purge_step(&DeadSelection::Oldest(STEP.min(self.queue.fetcher.remote.caps.batch))).await?;
             removed += step.removed;
             if step.rest == Rest::None || step.removed == 0 {
                 return Ok(removed);
@@ -409,11 +408,10 @@ impl<T: 'static> DeadLetters<T> {
         mut which: impl FnMut(&DeadLetter) -> bool,
         step: impl AsyncFn(&DeadSelection) -> Result<u64>,
     ) -> Result<u64> {
-        let mut left = self.admin.stats().await?.dead; // a letter that dies again is behind all these
+        let mut left = self.queue.admin().stats().await?.dead; // a letter that dies again is behind all these
         let (mut after, mut done) = (None, 0);
         while left > 0 {
-            let count =
-                STEP.min(self.admin.queue.fetcher.remote.caps.batch).min(usize::try_from(left).unwrap_or(usize::MAX));
+            let count = STEP.min(self.queue.fetcher.remote.caps.batch).min(usize::try_from(left).unwrap_or(usize::MAX));
             let page = self.list(after, count).await?;
             let Some(last) = page.letters.last() else { break };
             after = Some(last.place);
@@ -431,23 +429,17 @@ impl<T: 'static> DeadLetters<T> {
 
     fn ids(&self, ids: impl IntoIterator<Item = MessageId>, what: &'static str) -> Result<DeadSelection> {
         let ids: Vec<_> = ids.into_iter().collect();
-        self.admin
-            .queue
-            .fetcher
-            .remote
-            .caps
-            .check_batch(ids.len())
-            .map_err(|error| self.admin.queue.during(error, what))?;
+        self.queue.fetcher.remote.caps.check_batch(ids.len()).map_err(|error| self.queue.during(error, what))?;
         Ok(DeadSelection::Ids(ids))
     }
 
     async fn redrive_step(&self, which: &DeadSelection, delay: Delay) -> Result<Redriven> {
-        let queue = &self.admin.queue;
+        let queue = &self.queue;
         queue.operate("dead_redrive", |driver| driver.dead_redrive(queue.name(), which, delay)).await
     }
 
     async fn purge_step(&self, which: &DeadSelection) -> Result<Purged> {
-        let queue = &self.admin.queue;
+        let queue = &self.queue;
         queue.operate("dead_purge", |driver| driver.dead_purge(queue.name(), which)).await
     }
 }

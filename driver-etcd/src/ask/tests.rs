@@ -1,5 +1,8 @@
 //! What a request leaves behind: leases, places and tickets, against a server.
 
+use std::pin::Pin;
+use std::task::Poll;
+
 use etcd_client::Txn;
 use tenure_core::LockName;
 use tenure_core::driver::{DistributedLock as _, Handing, Ttl};
@@ -14,6 +17,16 @@ fn name() -> LockName {
 fn joining(token: OwnerToken) -> AcquireRequest {
     let queue = Queueing::Join { presence: Duration::from_secs(60), accepts: Handing::Asked };
     AcquireRequest::new(name(), token, Ttl::new(Duration::from_secs(60)).unwrap()).with_queue(queue)
+}
+
+/// Polls the request until `reached` holds after a poll, and not once more: a pause measured in time may be long enough
+/// for the answer to the next step.
+async fn polled_until(mut asking: Pin<&mut impl Future>, reached: impl Fn() -> bool) {
+    std::future::poll_fn(|context| {
+        assert!(asking.as_mut().poll(context).is_pending(), "it has no answer yet");
+        if reached() { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
 }
 
 async fn position(inner: &Inner, token: OwnerToken) -> Option<u32> {
@@ -244,12 +257,8 @@ async fn a_token_that_is_abandoned_while_it_is_asked_for_gets_nothing() {
     let (_cluster, driver) = served();
     let (inner, token) = (&driver.inner, OwnerToken::random());
     let request = plain(token);
-    let asking = inner.ask(None, &request);
-    tokio::pin!(asking);
-    while !inner.tickets.know(&token) {
-        let polled = tokio::time::timeout(Duration::ZERO, asking.as_mut()).await;
-        assert!(polled.is_err(), "it has only begun");
-    }
+    let mut asking = Box::pin(inner.ask(None, &request));
+    polled_until(asking.as_mut(), || inner.tickets.know(&token)).await;
     let leases = inner.tickets.bury(&token).unwrap().leases;
     assert_eq!(asking.await.unwrap_err().kind(), ErrorKind::NotHeld);
     assert!(inner.hold(&inner.keys(&name())).await.unwrap().is_none());
@@ -312,10 +321,7 @@ async fn a_place_is_noted_before_it_is_asked_for() {
     inner.taken().await;
     let request = joining(token);
     let mut asking = Box::pin(inner.ask(None, &request));
-    while inner.tickets.waiting(&token).is_none() {
-        let polled = tokio::time::timeout(Duration::ZERO, asking.as_mut()).await;
-        assert!(polled.is_err(), "it has no answer yet");
-    }
+    polled_until(asking.as_mut(), || inner.tickets.waiting(&token).is_some()).await;
     assert!(inner.tickets.place(&token).is_none());
     drop(asking);
     inner.abandon(None, &name(), &token).await.unwrap();

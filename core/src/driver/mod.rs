@@ -56,6 +56,7 @@ mod counted;
 mod lock;
 mod on_runtime;
 mod operator;
+mod permits;
 mod queue;
 mod queue_admin;
 mod queue_request;
@@ -79,6 +80,10 @@ pub use on_runtime::OnRuntime;
 pub use operator::{
     Census, CensusCapabilities, CensusOrder, CensusPlace, Checkup, Concern, Doctor, Finding, HeldLock, HeldPage, Topic,
     WaitersCounted,
+};
+pub use permits::{
+    Families, Family, PermitCapabilities, PermitChange, PermitHold, PermitHolder, PermitInspection, PermitRequest,
+    Permits, Share,
 };
 pub use queue::{DelayQueue, DelayQueueExt};
 pub use queue_admin::{
@@ -104,6 +109,8 @@ pub use self::queue_admin::mock::MockQueueAdmin;
 pub use self::quorum_node::mock::MockQuorumNode;
 #[cfg(feature = "mock")]
 pub use lock::MockReentrantLock;
+#[cfg(feature = "mock")]
+pub use permits::MockPermits;
 
 // What a client is built from: the traits that one backend implements.
 
@@ -114,6 +121,7 @@ pub use lock::MockReentrantLock;
 pub struct Backend {
     pub(crate) locks: Arc<dyn DistributedLock>,
     pub(crate) reentrant: Option<Arc<dyn ReentrantLock>>,
+    pub(crate) permits: Option<Arc<dyn Permits>>,
     pub(crate) queue: Option<Arc<dyn DelayQueue>>,
     pub(crate) queue_admin: Option<Arc<dyn QueueAdmin>>,
     pub(crate) doctor: Option<Arc<dyn Doctor>>,
@@ -124,13 +132,20 @@ impl Backend {
     /// Makes a backend with plain locks.
     #[must_use]
     pub fn new(locks: Arc<dyn DistributedLock>) -> Self {
-        Self { locks, reentrant: None, queue: None, queue_admin: None, doctor: None, census: None }
+        Self { locks, reentrant: None, permits: None, queue: None, queue_admin: None, doctor: None, census: None }
     }
 
     /// Adds re-entrant locks. They have the same names: a name held one way is busy the other way.
     #[must_use]
     pub fn with_reentrant(mut self, reentrant: Arc<dyn ReentrantLock>) -> Self {
         self.reentrant = Some(reentrant);
+        self
+    }
+
+    /// Adds semaphores and read-write locks.
+    #[must_use]
+    pub fn with_permits(mut self, permits: Arc<dyn Permits>) -> Self {
+        self.permits = Some(permits);
         self
     }
 
@@ -172,6 +187,12 @@ impl Backend {
     #[must_use]
     pub fn reentrant(&self) -> Option<&Arc<dyn ReentrantLock>> {
         self.reentrant.as_ref()
+    }
+
+    /// Returns the semaphores and read-write locks, if the driver has them.
+    #[must_use]
+    pub fn permits(&self) -> Option<&Arc<dyn Permits>> {
+        self.permits.as_ref()
     }
 
     /// Returns the delay queues, if the driver has them.

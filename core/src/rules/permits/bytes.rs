@@ -5,7 +5,7 @@
 //! | version | 1 |
 //! | base: the earliest time of the record | a number |
 //! | holds, waiters, upgrades that wait (0 or 1) | a number each |
-//! | hold | flags, token, weight, capacity, fence, since, until, ttl, perhaps a label |
+//! | hold | flags, token, weight, capacity, fence, since, until, ttl, step, perhaps a label |
 //! | waiter | flags, token, weight, capacity, present, perhaps a ttl and a label |
 //! | upgrade | flags, token, weight, capacity, present |
 //! | check: FNV-1a of all before | 8, big-endian |
@@ -19,7 +19,8 @@ use std::time::Duration;
 
 use fnv::FnvHasher;
 
-use super::state::{Growth, Hold, PermitState, Share, Terms, Waiter};
+use super::state::{Growth, Hold, PermitState, Terms, Waiter};
+use crate::driver::Share;
 use crate::value::error::{Error, ErrorKind, Label};
 use crate::value::token::{FencingToken, OwnerToken};
 
@@ -144,6 +145,7 @@ impl Writer {
         self.time(hold.since);
         self.number(nanos(hold.until).saturating_sub(nanos(hold.since)));
         self.number(nanos(hold.ttl));
+        self.number(hold.step.into());
         self.label(hold.label.as_ref());
     }
 
@@ -236,9 +238,9 @@ impl<'a> Reader<'a> {
         let (flags, token, share) = self.head(MARKED | LABELLED)?;
         let fence = FencingToken::new(self.number()?)?;
         let since = self.time()?;
-        let (until, ttl) = (since + self.span()?, self.span()?);
+        let (until, ttl, step) = (since + self.span()?, self.span()?, self.small()?);
         let label = self.label(flags)?;
-        Some(Hold { token, share, fence, since, until, ttl, label, handed: flags & MARKED != 0 })
+        Some(Hold { token, share, fence, since, until, ttl, label, handed: flags & MARKED != 0, step })
     }
 
     fn waiter(&mut self) -> Option<Waiter> {

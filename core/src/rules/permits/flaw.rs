@@ -65,6 +65,8 @@ mod switch {
         UpgradeNeverLapses,
         /// A second upgrade replaces the first one.
         UpgradesReplace,
+        /// A change that arrives after a later one takes effect.
+        LateChangeCounts,
         /// A request of an abandoned token is granted.
         AbandonedReturns,
         /// An abandoned token keeps its place in the line.
@@ -74,7 +76,7 @@ mod switch {
     }
 
     impl Flaw {
-        pub(in super::super) const ALL: [Self; 22] = [
+        pub(in super::super) const ALL: [Self; 23] = [
             Self::RequestOvertakes,
             Self::WaiterOvertakes,
             Self::RequestIgnoresLimits,
@@ -94,6 +96,7 @@ mod switch {
             Self::EntersDuringUpgrade,
             Self::UpgradeNeverLapses,
             Self::UpgradesReplace,
+            Self::LateChangeCounts,
             Self::AbandonedReturns,
             Self::AbandonKeepsPlace,
             Self::AbandonKeepsHold,

@@ -1,12 +1,12 @@
 //! The decisions of permits: a semaphore, or a read-write lock, of one name.
 //!
-//! A hold is a [`Share`]: a weight of a capacity. The live holds of a name weigh at most its capacity together. One
+//! A hold has a [`Share`](crate::driver::Share): a weight of a capacity. The live holds of a name weigh at most its capacity together. One
 //! rule serves several primitives:
 //!
 //! | primitive | capacity | weights |
 //! |---|---|---|
 //! | semaphore of n | n | 1 to n |
-//! | read-write lock | 2²⁰ | [reader](Share::READER) 1, [upgradable](Share::UPGRADABLE) 2¹⁹ + 1, [writer](Share::WRITER) all |
+//! | read-write lock | 2²⁰ | [reader](crate::driver::Share::READER) 1, [upgradable](crate::driver::Share::UPGRADABLE) 2¹⁹ + 1, [writer](crate::driver::Share::WRITER) all |
 //!
 //! [`PermitState`] is the record of one name, and [`Rule`] decides one request over it. The store keeps the record as
 //! a value, or as [bytes](PermitState::to_bytes).
@@ -25,7 +25,8 @@
 //! * **Fences.** Each grant and each upgrade has a fence, greater than all earlier ones of the name.
 //! * **Resizing.** A hold may weigh less at once, with the same fence. It may weigh more when it fits: such an upgrade
 //!   waits before the line, and meanwhile no waiter is served. It also takes room that is reserved for notified
-//!   waiters. Only one hold may wait so, since two would wait for each other.
+//!   waiters. Only one hold may wait so, since two would wait for each other. The changes of a hold are numbered: one that
+//!   arrives after a later one has no effect.
 //!
 //! The line in order of arrival over all weights is that of the semaphore of tokio (`batch_semaphore`). The window of
 //! a notified waiter and the hand-over are those of [`locks`](super::locks). All times are on the store's clock, as
@@ -38,7 +39,7 @@ mod rule;
 mod state;
 
 pub use rule::{Caps, Outside, Refusal, Rule};
-pub use state::{Inspected, PermitState, Share};
+pub use state::PermitState;
 
 #[cfg(test)]
 mod tests;

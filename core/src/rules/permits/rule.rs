@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use super::state::{Growth, Hold, PermitState, Share, Terms, Waiter, count};
-use crate::driver::{AcquireRequest, Acquisition, Begun, Busy, ForceReleased, Grant, Handing, Queueing, Released};
+use super::state::{Growth, Hold, PermitState, Terms, Waiter, count};
+use crate::driver::{
+    AcquireRequest, Acquisition, Begun, Busy, ForceReleased, Grant, Handing, Queueing, Released, Share,
+};
 use crate::rules::locks::{CLAIM_WINDOW, Given, Heard};
 use crate::value::error::{Error, ErrorKind};
 use crate::value::token::{FencingToken, OwnerToken};
@@ -31,6 +33,8 @@ pub enum Refusal {
     QueueFull(u32),
     /// The token has no hold to resize.
     NotHeld,
+    /// A later change of the hold arrived before.
+    Superseded,
     /// Another hold waits to weigh more. The two would wait for each other.
     AnotherGrows,
 }
@@ -47,6 +51,7 @@ impl From<Refusal> for Error {
                 (ErrorKind::LimitReached, format!("the line of this name is full: it has {most} waiters"))
             }
             Refusal::NotHeld => (ErrorKind::NotHeld, "the hold ended before its request arrived".into()),
+            Refusal::Superseded => (ErrorKind::NotHeld, "a later change of the hold arrived before its request".into()),
             Refusal::AnotherGrows => {
                 (ErrorKind::LimitReached, "another hold of this name waits to weigh more, and only one may".into())
             }
@@ -157,7 +162,7 @@ impl<'a, O: Outside> Rule<'a, O> {
         }
         let (fence, label) = (self.outside.fence()?, request.label.clone());
         let (since, until) = (self.now, self.now + ttl);
-        self.state.add(Hold { token: *token, share, fence, since, until, ttl, label, handed: false });
+        self.state.add(Hold { token: *token, share, fence, since, until, ttl, label, handed: false, step: 0 });
         self.changed = true;
         // The capacity that it named no longer limits the waiters behind it.
         self.serve()?;
@@ -330,8 +335,8 @@ impl<'a, O: Outside> Rule<'a, O> {
             return Ok(self.call(at, heard));
         }
         self.state.line.remove(at);
-        let hold =
-            Hold { token, share, fence, since: self.now, until: handed_until(self.now, ttl), ttl, label, handed: true };
+        let (since, until) = (self.now, handed_until(self.now, ttl));
+        let hold = Hold { token, share, fence, since, until, ttl, label, handed: true, step: 0 };
         self.state.add(hold);
         self.changed = true;
         Ok(Turn::Left)
@@ -371,14 +376,16 @@ impl<'a, O: Outside> Rule<'a, O> {
     /// Less takes effect at once, and keeps the fence; it also ends the hold's own wait to weigh more. More is granted
     /// when it fits beside the other holds, with a new fence; until then the answer is busy, and no waiter and no other
     /// request is served for the time of the `presence` from now. Without a presence the request is one attempt and
-    /// leaves nothing behind. A repeated request for the weight that the hold has changes nothing.
+    /// leaves nothing behind. A repeated request for the weight that the hold has changes nothing, and so does one whose
+    /// `step` is less than that of an earlier one: it arrived late.
     pub fn resize(
         &mut self,
         token: &OwnerToken,
         to: Share,
+        step: u32,
         presence: Option<Duration>,
     ) -> Result<Result<Acquisition, Refusal>, O::Error> {
-        let answer = self.try_resize(token, to, presence)?;
+        let answer = self.try_resize(token, to, step, presence)?;
         flaw!(ShrinkServesNone => return Ok(answer));
         self.serve()?;
         Ok(answer)
@@ -388,13 +395,19 @@ impl<'a, O: Outside> Rule<'a, O> {
         &mut self,
         token: &OwnerToken,
         to: Share,
+        step: u32,
         presence: Option<Duration>,
     ) -> Result<Result<Acquisition, Refusal>, O::Error> {
         if !to.is_possible() {
             return Ok(Err(Refusal::Impossible(to)));
         }
         let Some(at) = self.state.find(token) else { return Ok(Err(Refusal::NotHeld)) };
-        let hold = &self.state.holds[at];
+        let hold = &mut self.state.holds[at];
+        if is_late(hold, step) {
+            return Ok(Err(Refusal::Superseded));
+        }
+        self.changed |= step > hold.step;
+        hold.step = step;
         let (fence, had, left) = (hold.fence, hold.share.weight, hold.left(self.now));
         if to.weight <= had {
             self.stop_growing(token);
@@ -498,6 +511,12 @@ impl<'a, O: Outside> Rule<'a, O> {
             Released::NotHeld => ForceReleased::NotHeld,
         })
     }
+}
+
+/// Returns true if a later change of the hold has arrived before the one with this number.
+fn is_late(hold: &Hold, step: u32) -> bool {
+    flaw!(LateChangeCounts => return false);
+    step < hold.step
 }
 
 /// Returns true if a release may hand a hold to the waiter at this place. Behind others that were notified it asks, as

@@ -3,38 +3,12 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::driver::{Holder, Renewed};
+use crate::driver::{Holder, PermitHolder, PermitInspection, Renewed, Share};
 use crate::value::error::Label;
 use crate::value::token::{FencingToken, OwnerToken};
 
 /// The number of leases that a prediction looks at, so that the work of one request is bounded.
 const PREDICTED: usize = 16;
-
-/// A part of a capacity.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Share {
-    /// The number of units that it takes: at least 1, at most the capacity.
-    pub weight: u32,
-    /// The number of units that all holds may take together, by the request that names it.
-    pub capacity: u32,
-}
-
-impl Share {
-    /// The units of a read-write lock: more than a driver has holders.
-    const READ_WRITE: u32 = 1 << 20;
-    /// A reader, beside other readers.
-    pub const READER: Self = Self { weight: 1, capacity: Self::READ_WRITE };
-    /// A reader that may become a writer: beside readers, but not beside another upgradable one.
-    pub const UPGRADABLE: Self = Self { weight: Self::READ_WRITE / 2 + 1, capacity: Self::READ_WRITE };
-    /// A writer: alone.
-    pub const WRITER: Self = Self { weight: Self::READ_WRITE, capacity: Self::READ_WRITE };
-
-    /// Returns true if a request for it can be granted at all: the weight is at least 1 and at most the capacity.
-    #[must_use]
-    pub const fn is_possible(self) -> bool {
-        self.weight > 0 && self.weight <= self.capacity
-    }
-}
 
 /// One lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +25,8 @@ pub(super) struct Hold {
     pub(super) label: Option<Label>,
     /// True if it was handed over, and lasts for a short while until the holder asks for more.
     pub(super) handed: bool,
+    /// The number of its last change of weight.
+    pub(super) step: u32,
 }
 
 impl Hold {
@@ -113,7 +89,8 @@ pub(super) struct Growth {
 /// ```
 /// use std::time::Duration;
 ///
-/// use tenure_core::rules::permits::{PermitState, Share};
+/// use tenure_core::driver::Share;
+/// use tenure_core::rules::permits::PermitState;
 ///
 /// let state = PermitState::default();
 /// let now = Duration::from_secs(1);
@@ -132,17 +109,6 @@ pub struct PermitState {
     pub(super) growth: Option<Growth>,
     /// The weight of all holds.
     pub(super) used: u64,
-}
-
-/// An operator's view of one name.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Inspected {
-    /// The weight of all live holds.
-    pub used: u64,
-    /// The first holders, in order of their fences.
-    pub holders: Vec<(Share, Holder)>,
-    /// The number of waiters that are present. A hold that waits to weigh more is not among them.
-    pub waiters: u32,
 }
 
 impl PermitState {
@@ -166,13 +132,13 @@ impl PermitState {
 
     /// Returns an operator's view, with at most `most` holders. Changes nothing.
     #[must_use]
-    pub fn inspect(&self, now: Duration, most: usize) -> Inspected {
+    pub fn inspect(&self, now: Duration, most: usize) -> PermitInspection {
         let live = || self.holds.iter().filter(|hold| hold.until > now);
-        Inspected {
-            used: live().map(|hold| u64::from(hold.share.weight)).sum(),
-            holders: live().take(most).map(|hold| (hold.share, hold.seen(now))).collect(),
-            waiters: count(self.line.iter().filter(|waiter| waiter.present > now).count()),
-        }
+        let holders = live().take(most).map(|hold| PermitHolder::new(hold.share, hold.seen(now)));
+        PermitInspection::default()
+            .with_used(live().map(|hold| u64::from(hold.share.weight)).sum())
+            .with_holders(holders.collect())
+            .with_waiters(count(self.line.iter().filter(|waiter| waiter.present > now).count()))
     }
 
     /// Drops ended holds and absent waiters; returns true if there were any.

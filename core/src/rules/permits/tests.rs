@@ -8,8 +8,8 @@ use std::collections::HashSet;
 use std::convert::Infallible;
 use std::time::Duration;
 
-use super::{Outside, Share};
-use crate::driver::{AcquireRequest, Handing, Queueing, Ttl};
+use super::Outside;
+use crate::driver::{AcquireRequest, Handing, Queueing, Share, Ttl};
 use crate::rules::locks::{Given, Heard};
 use crate::{FencingToken, Label, LockName, OwnerToken};
 

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::super::{Caps, PermitState, Rule, Share};
+use super::super::{Caps, PermitState, Rule};
 use super::{World, join, label, request, share, token};
-use crate::driver::{Handing, Queueing};
+use crate::driver::{Handing, Queueing, Share};
 use crate::{ErrorKind, LockName};
 
 const CAPS: Caps = Caps { waiters: 100, holders: 100 };
@@ -22,7 +22,7 @@ fn busy_record(rng: &mut fastrand::Rng) -> PermitState {
         let request = request(&name, token(who), Duration::from_secs(30), join(Duration::from_secs(9), accepts));
         let request = request.with_label(label("a holder").filter(|_| rng.bool()));
         let Ok(_) = rule.acquire(asked, &request);
-        let Ok(_) = rule.resize(&token(rng.u64(0..12)), Share::WRITER, Some(Duration::from_secs(9)));
+        let Ok(_) = rule.resize(&token(rng.u64(0..12)), Share::WRITER, rng.u32(0..9), Some(Duration::from_secs(9)));
     }
     state
 }
@@ -68,7 +68,7 @@ fn a_record_of_version_one_is_read() {
     let body = [
         &[1, 5, 1, 0, 0, 2][..],
         &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7],
-        &[2, 0xac, 2, 1, 0, 0x80, 0x84, 0xaf, 0x5f, 0x80, 0x84, 0xaf, 0x5f, 2, 0xc3, 0xa9],
+        &[2, 0xac, 2, 1, 0, 0x80, 0x84, 0xaf, 0x5f, 0x80, 0x84, 0xaf, 0x5f, 0, 2, 0xc3, 0xa9],
         &[0; 8],
     ];
     assert_eq!(state.to_bytes(), sealed(&body.concat()));
@@ -118,7 +118,7 @@ fn damage_with_a_fitting_check_neither_panics_nor_allocates_much() {
             let request = request(&name, token(who), Duration::from_secs(9), join(NOW, Handing::Direct));
             let mut rule = Rule::new(&mut state, NOW + Duration::from_secs(who), CAPS, &mut world);
             let Ok(_) = rule.acquire(Share::READER, &request);
-            let Ok(_) = rule.resize(&token(who), Share::WRITER, Some(NOW));
+            let Ok(_) = rule.resize(&token(who), Share::WRITER, 1, Some(NOW));
             let Ok(_) = rule.release(&token(who / 2));
         }
     }

@@ -6,9 +6,9 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use super::super::flaw::Flaw;
-use super::super::{Caps, PermitState, Refusal, Rule, Share};
+use super::super::{Caps, PermitState, Refusal, Rule};
 use super::{World, join, request, share, token};
-use crate::driver::{Acquisition, Begun, Grant, Handing, Released, Renewed};
+use crate::driver::{Acquisition, Begun, Grant, Handing, Released, Renewed, Share};
 use crate::rules::locks::{CLAIM_WINDOW, Given};
 use crate::{LockName, OwnerToken};
 
@@ -87,6 +87,8 @@ struct Holding {
     renews: bool,
     /// The wanted share and the time of the next request for it.
     grows: Option<(Share, u64)>,
+    /// The number of its last change.
+    step: u32,
     /// True if a request may still arrive: it is abandoned at the end.
     uncertain: bool,
 }
@@ -120,6 +122,8 @@ struct Schedule {
     world: World,
     views: [View; CLIENTS],
     late: Vec<Late>,
+    /// Changes of weight whose copies may still arrive.
+    copies: Vec<(OwnerToken, Share, u32)>,
     /// Percent of answers and wake-ups that are lost.
     lossy: u32,
     next: u64,
@@ -147,6 +151,7 @@ impl Schedule {
             world: World::default(),
             views: [View::Idle; CLIENTS],
             late: Vec::new(),
+            copies: Vec::new(),
             lossy,
             next: 1,
             arrived: HashMap::new(),
@@ -292,7 +297,7 @@ impl Schedule {
         let uncertain = waiting.unanswered.is_some() || self.late.iter().any(|late| late.waiting.token == token);
         let (leave_at, renews) = (self.now + stays, self.percent(80));
         self.views[client] =
-            View::Holding(Holding { token, share, until, leave_at, ttl, renews, grows: None, uncertain });
+            View::Holding(Holding { token, share, until, leave_at, ttl, renews, grows: None, step: 0, uncertain });
     }
 
     fn arrive(&mut self, client: usize) {
@@ -419,13 +424,18 @@ impl Schedule {
             self.growing = Some((token, self.now + PRESENCE));
         }
         let answer = self.decide(token, |rule| {
-            let Ok(answer) = rule.resize(&token, to, Some(span(PRESENCE)));
+            let Ok(answer) = rule.resize(&token, to, holding.step, Some(span(PRESENCE)));
             answer
         })?;
+        self.copies.push((token, to, holding.step));
         let was_lost = self.percent(self.lossy);
         match answer {
             Ok(Acquisition::Granted(grant)) => {
-                ensure(!other || to.weight <= had, "only one hold grows", (growing, token))?;
+                ensure(
+                    !other || weighs.is_some_and(|weighs| weighs >= to.weight),
+                    "only one hold grows",
+                    (growing, token),
+                )?;
                 if weighs.is_some_and(|weighs| weighs < to.weight) {
                     ensure(grant.fence.get() > last, "an upgrade has a later fence", (grant, last))?;
                     self.totals.upgrades += 1;
@@ -454,6 +464,20 @@ impl Schedule {
             *current = holding;
         }
         Ok(())
+    }
+
+    /// A copy of a change arrives after a later change of the same hold.
+    fn arrive_late(&mut self) -> Checked {
+        let Some((token, to, step)) = self.rng.choice(&self.copies).copied() else { return Ok(()) };
+        let last = self.state.find(&token).map(|at| (self.state.holds[at].step, self.state.holds[at].share));
+        let Some((_, share)) = last.filter(|(last, _)| *last > step) else { return Ok(()) };
+        let answer = self.decide(token, |rule| {
+            let Ok(answer) = rule.resize(&token, to, step, Some(span(PRESENCE)));
+            answer
+        })?;
+        let is = self.state.find(&token).map(|at| self.state.holds[at].share);
+        let is_lost = is.is_none() && self.ends.get(&token).is_none_or(|end| *end <= self.now);
+        ensure(is_lost || is == Some(share), "a change that arrives late has no effect", (answer, share, is))
     }
 
     fn renew(&mut self, client: usize, mut holding: Holding) -> Checked {
@@ -509,6 +533,9 @@ impl Schedule {
             let late = self.late.swap_remove(at);
             self.asked(late)?;
         }
+        if self.percent(10) {
+            self.arrive_late()?;
+        }
         for client in 0..CLIENTS {
             let view = self.views[client];
             match view {
@@ -544,6 +571,7 @@ impl Schedule {
         if holding.renews && holding.until - self.now < holding.ttl * 2 / 3 && self.percent(70) {
             return self.renew(client, holding);
         }
+        let step = holding.step + 1;
         match (holding.grows, self.kind) {
             (Some((to, at)), _) if at <= self.now => {
                 if self.percent(15) {
@@ -554,15 +582,15 @@ impl Schedule {
             }
             (Some(_), _) => Ok(()),
             (None, Kind::Upgradable) if holding.share == Share::UPGRADABLE && self.percent(30) => {
-                self.resize(client, Holding { grows: Some((Share::WRITER, 0)), ..holding }, Share::WRITER)
+                self.resize(client, Holding { grows: Some((Share::WRITER, 0)), step, ..holding }, Share::WRITER)
             }
             (None, Kind::Semaphore) if holding.share.weight < 3 && self.percent(5) => {
                 let to = share(holding.share.weight + 1, holding.share.capacity);
-                self.resize(client, Holding { grows: Some((to, 0)), ..holding }, to)
+                self.resize(client, Holding { grows: Some((to, 0)), step, ..holding }, to)
             }
             (None, _) if holding.share.weight > 1 && self.percent(10) => {
                 let to = share(self.rng.u32(1..holding.share.weight.min(4)), holding.share.capacity);
-                self.resize(client, holding, to)
+                self.resize(client, Holding { step, ..holding }, to)
             }
             (None, _) => Ok(()),
         }

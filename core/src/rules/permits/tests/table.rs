@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use super::super::{Caps, PermitState, Refusal, Rule, Share};
+use super::super::{Caps, PermitState, Refusal, Rule};
 use super::{World, join, label, request, share, token};
-use crate::driver::{Acquisition, Begun, Busy, ForceReleased, Grant, Handing, Queueing, Released, Renewed};
+use crate::driver::{
+    Acquisition, Begun, Busy, ForceReleased, Grant, Handing, PermitHolder, Queueing, Released, Renewed, Share,
+};
 use crate::rules::locks::CLAIM_WINDOW;
 use crate::{Error, ErrorKind, FencingToken, LockName, OwnerToken};
 
@@ -18,11 +20,13 @@ struct Bench {
     state: PermitState,
     now: Duration,
     world: World,
+    /// The number of the last change of weight.
+    step: u32,
 }
 
 impl Bench {
     fn new() -> Self {
-        Self { state: PermitState::default(), now: Duration::ZERO, world: World::default() }
+        Self { state: PermitState::default(), now: Duration::ZERO, world: World::default(), step: 0 }
     }
 
     fn rule(&mut self) -> Rule<'_, &mut World> {
@@ -60,12 +64,20 @@ impl Bench {
     }
 
     fn resize(&mut self, who: u64, to: Share) -> Result<Acquisition, Refusal> {
-        let Ok(answer) = self.rule().resize(&token(who), to, Some(PRESENCE));
+        self.step += 1;
+        self.resize_at(who, to, self.step)
+    }
+
+    /// Asks for the change with this number.
+    fn resize_at(&mut self, who: u64, to: Share, step: u32) -> Result<Acquisition, Refusal> {
+        let Ok(answer) = self.rule().resize(&token(who), to, step, Some(PRESENCE));
         answer
     }
 
     fn try_resize(&mut self, who: u64, to: Share) -> Result<Acquisition, Refusal> {
-        let Ok(answer) = self.rule().resize(&token(who), to, None);
+        self.step += 1;
+        let step = self.step;
+        let Ok(answer) = self.rule().resize(&token(who), to, step, None);
         answer
     }
 
@@ -168,7 +180,7 @@ fn the_same_token_asks_twice_and_nothing_changes() {
     let again = bench.take(1, share(2, 3));
     assert_eq!((first.begun, again.begun), (Begun::Now, Begun::Earlier));
     assert_eq!((again.fence, again.ttl, bench.used()), (first.fence, TTL, 2));
-    assert_eq!(bench.state.inspect(bench.now, 1).holders[0].1.remaining, Some(TTL - SECOND));
+    assert_eq!(bench.state.inspect(bench.now, 1).holders[0].holder.remaining, Some(TTL - SECOND));
     assert_eq!(bench.wait(2, share(2, 3)).position, Some(0));
     bench.wait(3, share(1, 3));
     assert_eq!(bench.wait(2, share(2, 3)).position, Some(0), "asking again keeps the place");
@@ -483,6 +495,20 @@ fn an_upgrade_ends_by_its_presence_or_its_holder_and_keeps_the_hold() {
 }
 
 #[test]
+fn a_change_that_arrives_after_a_later_one_has_no_effect() {
+    let mut bench = Bench::new();
+    bench.take(1, Share::WRITER);
+    granted(bench.resize_at(1, Share::UPGRADABLE, 1));
+    let write = granted(bench.resize_at(1, Share::WRITER, 2));
+    assert_eq!(bench.resize_at(1, Share::UPGRADABLE, 1).unwrap_err(), Refusal::Superseded);
+    let again = granted(bench.resize_at(1, Share::WRITER, 2));
+    assert_eq!((again.fence, again.begun), (write.fence, Begun::Earlier));
+    granted(bench.resize_at(1, Share::UPGRADABLE, 3));
+    assert_eq!(bench.resize_at(1, Share::WRITER, 2).unwrap_err(), Refusal::Superseded, "it was withdrawn");
+    granted(bench.ask(2, Share::READER, Queueing::None));
+}
+
+#[test]
 fn one_hold_may_wait_to_grow() {
     let mut bench = Bench::new();
     bench.take(1, share(1, 3));
@@ -518,7 +544,7 @@ fn inspection_has_the_first_holders_and_all_of_the_weight() {
     let before = bench.state.clone();
     let seen = bench.state.inspect(bench.now, 1);
     assert_eq!((seen.used, seen.waiters, seen.holders.len()), (3, 1, 1));
-    let (held, holder) = &seen.holders[0];
+    let PermitHolder { share: held, holder, .. } = &seen.holders[0];
     assert_eq!((*held, holder.fence, holder.label.clone()), (share(2, 4), Some(fence), label("me")));
     assert_eq!((holder.held_for, holder.remaining), (Some(SECOND), Some(TTL - SECOND)));
     assert_eq!(bench.state, before);

@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::driver::{
-    Backend, CensusCapabilities, Checkup, Concern, ErrorExt as _, Finding, Hold, LockCapabilities, QueueCapabilities,
-    ReentrantCapabilities, Topic,
+    Backend, CensusCapabilities, Checkup, Concern, ErrorExt as _, Finding, Hold, LockCapabilities, PermitCapabilities,
+    QueueCapabilities, ReentrantCapabilities, Topic,
 };
 use crate::engine::local_handover::LocalQueues;
 use crate::engine::renewer::Confirmation;
@@ -352,6 +352,12 @@ impl Client {
     #[must_use]
     pub fn reentrant_capabilities(&self) -> Option<ReentrantCapabilities> {
         self.shared().backend.reentrant().map(|driver| driver.capabilities())
+    }
+
+    /// Returns the capabilities of the driver's semaphores and read-write locks; `None` if it has none.
+    #[must_use]
+    pub fn permit_capabilities(&self) -> Option<PermitCapabilities> {
+        self.shared().backend.permits().map(|driver| driver.capabilities())
     }
 
     /// Returns the capabilities of the driver's list of held locks; `None` if it has none.

@@ -1,7 +1,7 @@
 //! Fence checks at the resource, and the floor that all fences of a driver exceed.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::driver::{BackendUrl, CredibleFences};
@@ -142,33 +142,94 @@ impl fmt::Display for FenceFloor {
 ///
 /// A blind write, which depends on nothing that was read, needs only one:
 /// `UPDATE … SET …, fence = $1 WHERE id = $2 AND fence <= $1`.
+///
+/// Holders of a read-write lock that write while they share it (a reader that updates a counter, say) pass
+/// [`admit_shared`](Self::admit_shared): readers do not refuse each other, and a reader is refused once a later writer
+/// was admitted. A reader that changes nothing needs no check. In SQL, with a second column `alone`, of the greatest
+/// fence that was admitted alone:
+///
+/// ```sql
+/// -- alone: a writer, or a lock
+/// UPDATE account SET alone = $1, fence = $1 WHERE id = $2 AND fence <= $1 RETURNING balance;
+/// -- shared: a reader
+/// UPDATE account SET fence = greatest(fence, $1) WHERE id = $2 AND alone <= $1 RETURNING balance;
+/// ```
 #[derive(Debug, Default)]
-pub struct FenceGate(AtomicU64);
+pub struct FenceGate(Mutex<Admitted>);
+
+/// The greatest fences that a gate has admitted; zero for none.
+#[derive(Clone, Copy, Debug, Default)]
+struct Admitted {
+    /// Of those that came alone.
+    alone: u64,
+    /// Of all.
+    seen: u64,
+}
 
 impl FenceGate {
     /// Makes a gate that has seen no token.
     #[must_use]
     pub const fn new() -> Self {
-        Self(AtomicU64::new(0))
+        Self(Mutex::new(Admitted { alone: 0, seen: 0 }))
     }
 
-    /// Admits `fence` and remembers it, or refuses it because a greater one was seen.
+    /// Admits `fence` alone and remembers it, or refuses it because a greater one was seen.
     ///
     /// # Errors
     ///
     /// [`StaleFence`], with the token that was seen.
     pub fn admit(&self, fence: FencingToken) -> Result<(), StaleFence> {
-        let seen = self.0.fetch_max(fence.get(), Ordering::AcqRel);
-        match FencingToken::new(seen) {
-            Some(seen) if seen > fence => Err(StaleFence { offered: fence, seen }),
-            _ => Ok(()),
-        }
+        let mut admitted = self.admitted();
+        refuse_below(admitted.seen, fence)?;
+        *admitted = Admitted { alone: fence.get(), seen: fence.get() };
+        Ok(())
+    }
+
+    /// Admits `fence` beside others that share and remembers it, or refuses it because a greater one was admitted
+    /// [alone](Self::admit).
+    ///
+    /// ```
+    /// # use tenure_core as tenure;
+    /// use tenure::{FenceGate, FencingToken};
+    ///
+    /// let gate = FenceGate::new();
+    /// let [writer, one, other, next] = [1, 2, 3, 4].map(|number| FencingToken::new(number).unwrap());
+    /// gate.admit(writer)?;
+    /// gate.admit_shared(other)?;
+    /// gate.admit_shared(one)?;
+    /// // A paused writer is refused: readers came later.
+    /// assert_eq!(gate.admit(writer).unwrap_err().seen, other);
+    /// gate.admit(next)?;
+    /// // And paused readers, because a later writer came.
+    /// assert_eq!(gate.admit_shared(other).unwrap_err().seen, next);
+    /// # Ok::<(), tenure_core::StaleFence>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`StaleFence`], with the token that was admitted alone.
+    pub fn admit_shared(&self, fence: FencingToken) -> Result<(), StaleFence> {
+        let mut admitted = self.admitted();
+        refuse_below(admitted.alone, fence)?;
+        admitted.seen = admitted.seen.max(fence.get());
+        Ok(())
     }
 
     /// Returns the greatest token admitted so far.
     #[must_use]
     pub fn seen(&self) -> Option<FencingToken> {
-        FencingToken::new(self.0.load(Ordering::Acquire))
+        FencingToken::new(self.admitted().seen)
+    }
+
+    fn admitted(&self) -> MutexGuard<'_, Admitted> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn refuse_below(least: u64, offered: FencingToken) -> Result<(), StaleFence> {
+    match FencingToken::new(least) {
+        Some(seen) if seen > offered => Err(StaleFence { offered, seen }),
+        _ => Ok(()),
     }
 }
 

@@ -5,9 +5,10 @@
 //!
 //! | here | what |
 //! |---|---|
-//! | [`driver`] | the traits [`DistributedLock`](driver::DistributedLock), [`ReentrantLock`](driver::ReentrantLock), [`DelayQueue`](driver::DelayQueue) and [`QueueAdmin`](driver::QueueAdmin), and their types |
+//! | [`driver`] | the traits [`DistributedLock`](driver::DistributedLock), [`ReentrantLock`](driver::ReentrantLock), [`Permits`](driver::Permits), [`DelayQueue`](driver::DelayQueue) and [`QueueAdmin`](driver::QueueAdmin), and their types |
 //! | [`rules`] | the decisions of drivers whose backend only stores rows |
 //! | [`Client`], [`Lock`], [`Reentrant`], [`LockAll`] | handles, with the options of an acquisition |
+//! | [`Semaphore`], [`RwLock`] | handles on permits that several holders share, and their guards [`Permit`], [`ReadGuard`], [`UpgradableGuard`], [`WriteGuard`] |
 //! | [`LockGuard`], [`ReentrantGuard`], [`LockAllGuard`] | held locks, which report their loss |
 //! | [`Election`](election::Election), [`Leadership`](election::Leadership), [`Observer`](election::Observer) | one leader among candidates, and its observers |
 //! | [`Queue`](queue::Queue), [`Delivery`](queue::Delivery), [`Worker`](queue::Worker), [`DeadLetters`](queue::DeadLetters) | delay queues: messages that are due later, and their handlers |
@@ -55,7 +56,9 @@ pub mod mock {
     //! # }
     //! ```
 
-    pub use crate::driver::{MockDelayQueue, MockDistributedLock, MockQueueAdmin, MockQuorumNode, MockReentrantLock};
+    pub use crate::driver::{
+        MockDelayQueue, MockDistributedLock, MockPermits, MockQueueAdmin, MockQuorumNode, MockReentrantLock,
+    };
 }
 
 mod client;
@@ -63,6 +66,7 @@ mod engine;
 mod fence;
 mod lock;
 mod meters;
+mod permits;
 mod reentrant;
 mod runtime;
 
@@ -75,7 +79,7 @@ mod value {
     pub(crate) mod token;
 }
 
-pub use crate::driver::{ForceReleased, HeldLock, Holder, Inspection};
+pub use crate::driver::{ForceReleased, HeldLock, Holder, Inspection, PermitHolder, PermitInspection, Share};
 pub use crate::engine::ask::WaitProgress;
 pub use crate::engine::hold::Loss;
 pub use crate::engine::renewer::Confirmation;
@@ -85,4 +89,5 @@ pub use crate::value::time::{DriftBound, HoldState, LostReason};
 pub use crate::value::token::{FencingToken, OwnerId, OwnerToken, TokenText};
 pub use client::{Client, ClientBuilder, ClientStats};
 pub use lock::{Detached, HeldLocks, Lock, LockAll, LockAllGuard, LockGuard};
+pub use permits::{NotUpgraded, Permit, ReadGuard, RwLock, Semaphore, UpgradableGuard, WriteGuard};
 pub use reentrant::{Reentrant, ReentrantGuard};

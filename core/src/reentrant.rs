@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use crate::client::Client;
 use crate::driver::{ErrorExt as _, Exited, Holder, ReentrantEntry};
+use crate::engine::ask::Wanted;
 use crate::engine::hold::HeldEntry;
 use crate::engine::local_handover::LocalQueues;
 use crate::engine::shared::Shared;
 use crate::engine::wait::{Patience, acquire};
 use crate::lock::{Lock, Options, guard_methods, option_setters, unless_lost};
-use crate::value::error::{Error, ErrorKind, LockName, Result};
+use crate::value::error::{Error, LockName, Result};
 use crate::value::token::OwnerId;
 
 // A lock as one owner sees it.
@@ -55,7 +56,7 @@ impl Client {
     /// Returns a handle on the lock of this name, to be entered and re-entered by `owner`. Cheap; does no I/O.
     ///
     /// An invalid name is refused as by [`Client::lock`]. With a driver that has no re-entrant locks, every call fails
-    /// with [`ErrorKind::Unsupported`]; [`reentrant_capabilities`](Self::reentrant_capabilities) shows this beforehand.
+    /// with [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported); [`reentrant_capabilities`](Self::reentrant_capabilities) shows this beforehand.
     pub fn reentrant(&self, name: impl AsRef<[u8]>, owner: &OwnerId) -> Reentrant {
         let (local_queues, name) = (Arc::clone(&self.local_queues), LockName::new(name));
         Reentrant { local_queues, name, owner: *owner, options: Options::default() }
@@ -161,16 +162,13 @@ impl Reentrant {
 
     /// Returns the name, if the driver has re-entrant locks.
     fn supported(&self) -> Result<&LockName> {
-        if self.shared().backend.reentrant().is_none() {
-            let text = format!("the driver \"{}\" has no re-entrant locks", self.shared().driver());
-            return Err(Error::new(ErrorKind::Unsupported, text));
-        }
+        self.shared().backend.required_reentrant()?;
         self.name()
     }
 
     async fn take(&self, patience: Patience) -> Result<Option<ReentrantGuard>> {
         let name = self.supported()?;
-        let ask = self.options.ask(name, Some(self.owner), self.shared().config.ttl);
+        let ask = self.options.ask(name, Wanted::Entry(self.owner), self.shared().config.ttl);
         let ask = ask.map_err(|error| error.during(self.shared().driver(), "acquire", name))?;
         Ok(acquire(&self.local_queues, &ask, patience).await?.map(|held| ReentrantGuard::new(held, self.owner)))
     }
@@ -217,7 +215,7 @@ impl ReentrantGuard {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Lost`], with the reason, when the hold had ended before; no other hold was touched. Otherwise the
+    /// [`ErrorKind::Lost`](crate::ErrorKind::Lost), with the reason, when the hold had ended before; no other hold was touched. Otherwise the
     /// driver's error: the exit continues in the background with the same token.
     ///
     /// # Cancel safety
@@ -226,9 +224,7 @@ impl ReentrantGuard {
     pub async fn release(self) -> Result<u32> {
         let (name, owner) = (self.name().clone(), self.owner);
         let call = |shared: Arc<Shared>, token, _| async move {
-            let Some(driver) = shared.backend.reentrant() else {
-                return Err(Error::new(ErrorKind::Unsupported, "this driver has no re-entrant locks"));
-            };
+            let driver = shared.backend.required_reentrant()?;
             Ok(match driver.exit(&ReentrantEntry { name, owner, token }).await? {
                 Exited::Inside { depth } => Some(depth),
                 Exited::Released => Some(0),

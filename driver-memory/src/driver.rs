@@ -169,6 +169,7 @@ impl From<MemoryDriver> for Backend {
         let driver = Arc::new(driver);
         Self::new(Arc::clone(&driver) as _)
             .with_reentrant(Arc::clone(&driver) as _)
+            .with_permits(Arc::clone(&driver) as _)
             .with_census(Arc::clone(&driver) as _)
             .with_queue(Arc::clone(&driver) as _)
             .with_queue_admin(driver)
@@ -179,6 +180,7 @@ impl MemoryDriverBuilder {
     /// The largest number of waiters of one name; one more is refused. 1 to 1,000,000; default 10,000.
     pub fn max_waiters(mut self, most: u32) -> Self {
         self.caps.locks.waiters = most;
+        self.caps.permits.waiters = most;
         self
     }
 

@@ -47,6 +47,7 @@ mod driver;
 mod faults;
 mod link;
 mod locks;
+mod permits;
 mod reentrant;
 mod store;
 mod sweep;

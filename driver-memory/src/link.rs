@@ -70,19 +70,21 @@ pub(crate) enum Fault {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Operation {
-    /// Taking a lock, and asking again while waiting; also the entry of a re-entrant lock, and a vote in a quorum.
+    /// Taking a lock or permits, and asking again while waiting; also the entry of a re-entrant lock, and a vote in a quorum.
     Acquire,
+    /// Changing the weight of a hold of permits.
+    Resize,
     /// Renewing leases. One call may carry many; a fault meets all of them.
     Renew,
-    /// Releasing a plain lock, or exiting a re-entrant one.
+    /// Releasing a plain lock or permits, or exiting a re-entrant lock.
     Release,
     /// Undoing an attempt whose outcome is unknown.
     Abandon,
     /// Beginning to listen for wake-ups.
     Watch,
-    /// Inspecting a lock, and listing held locks.
+    /// Inspecting a lock or permits, and listing held locks.
     Inspect,
-    /// Taking a lock away as an operator.
+    /// Taking a lock or permits away as an operator.
     ForceRelease,
     /// Writing a fence back, as a node of a quorum.
     Raise,
@@ -118,6 +120,7 @@ impl Operation {
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Acquire => "acquire",
+            Self::Resize => "resize",
             Self::Renew => "renew",
             Self::Release => "release",
             Self::Abandon => "abandon",

@@ -15,7 +15,7 @@ use crate::link::Operation;
 use crate::store::Store;
 
 /// How many holds one renewal may carry. There is no frame to fill; the number bounds how long the store is busy.
-const RENEW_BATCH: usize = 1000;
+pub(crate) const RENEW_BATCH: usize = 1000;
 
 #[async_trait]
 impl DistributedLock for MemoryDriver {

@@ -5,9 +5,12 @@ use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use tenure_core::driver::{CensusPlace, ForceReleased, Handed, HeldLock, HeldPage};
+use tenure_core::driver::{
+    CensusPlace, Family, ForceReleased, Handed, HeldLock, HeldPage, PermitHold, PermitInspection, Renewed,
+};
 use tenure_core::queue::QueueName;
 use tenure_core::rules::locks::{self, Given, Heard, InRecord, Outside, Record, Rule};
+use tenure_core::rules::permits::{self, PermitState};
 use tenure_core::{FenceFloor, FencingToken, LockName, OwnerToken};
 use tokio::time::Instant;
 
@@ -27,14 +30,18 @@ const AGE: Duration = Duration::from_secs(30 * 86_400);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Caps {
     pub(crate) locks: locks::Caps,
+    pub(crate) permits: permits::Caps,
     pub(crate) queues: QueueCaps,
 }
 
 impl Caps {
     pub(crate) const DEEPEST: u32 = 65_535;
     pub(crate) const MOST_WAITERS: u32 = 1_000_000;
-    pub(crate) const DEFAULT: Self =
-        Self { locks: locks::Caps { waiters: 10_000, depth: Self::DEEPEST }, queues: QueueCaps::DEFAULT };
+    pub(crate) const DEFAULT: Self = Self {
+        locks: locks::Caps { waiters: 10_000, depth: Self::DEEPEST },
+        permits: permits::Caps { waiters: 10_000, holders: 1_024 },
+        queues: QueueCaps::DEFAULT,
+    };
 }
 
 /// What several connections share.
@@ -52,6 +59,7 @@ struct State {
     /// Where fences begin, also after everything was forgotten: the greatest that was asked for.
     floor: FenceFloor,
     names: Sweep<LockName, Record>,
+    permits: Sweep<(Family, LockName), PermitState>,
     beyond: Beyond,
 }
 
@@ -123,6 +131,27 @@ impl Outside for Common<'_> {
     fn is_buried(&self, token: &OwnerToken) -> bool {
         let until = self.beyond.tombstones.get(&(self.name.clone(), *token));
         until.is_some_and(|until| *until > self.now)
+    }
+}
+
+impl permits::Outside for Common<'_> {
+    type Error = Infallible;
+
+    fn fence(&mut self) -> Result<FencingToken, Infallible> {
+        Ok(self.fences(1))
+    }
+
+    fn signal(&mut self, waiter: &OwnerToken, given: Option<Given>) -> Result<Heard, Infallible> {
+        Ok(Outside::signal(self, waiter, given))
+    }
+
+    fn bury(&mut self, token: &OwnerToken) -> Result<(), Infallible> {
+        Outside::bury(self, token);
+        Ok(())
+    }
+
+    fn is_buried(&self, token: &OwnerToken) -> Result<bool, Infallible> {
+        Ok(Outside::is_buried(self, token))
     }
 }
 
@@ -274,6 +303,49 @@ impl Store {
         }
     }
 
+    /// Reads or changes one semaphore or read-write lock, and notifies waiters on the way. An idle one is not kept.
+    pub(crate) fn with_permits<T>(
+        &self,
+        family: Family,
+        name: &LockName,
+        decision: impl FnOnce(&mut permits::Rule<'_, Common<'_>>) -> T,
+    ) -> T {
+        let mut guard = self.locked();
+        let now = Instant::now();
+        let State { permits, beyond, .. } = &mut *guard;
+        beyond.tombstones.step(|until| *until <= now);
+        let time = self.time(now);
+        permits.step(|state| state.is_idle(time));
+        let key = (family, name.clone());
+        let mut new = PermitState::default();
+        let (state, is_kept) = match permits.get_mut(&key) {
+            Some(state) => (state, true),
+            None => (&mut new, false),
+        };
+        let common = Common { name, now, beyond, store: self };
+        let answer = decision(&mut permits::Rule::new(state, time, self.caps.permits, common));
+        match (is_kept, state.is_idle(time)) {
+            (true, true) => permits.remove(&key),
+            (false, false) => permits.insert(key, new),
+            _ => {}
+        }
+        answer
+    }
+
+    /// Renews a hold of permits. Looks at that hold alone.
+    pub(crate) fn renew_permits(&self, hold: &PermitHold, ttl: Duration) -> Renewed {
+        let time = self.time(Instant::now());
+        let mut state = self.locked();
+        let permits = state.permits.get_mut(&(hold.family, hold.name.clone()));
+        permits.map_or(Renewed::Lost, |permits| permits.renew(time, &hold.token, ttl))
+    }
+
+    pub(crate) fn inspect_permits(&self, family: Family, name: &LockName, most: usize) -> PermitInspection {
+        let time = self.time(Instant::now());
+        let state = self.locked();
+        state.permits.get(&(family, name.clone())).map(|permits| permits.inspect(time, most)).unwrap_or_default()
+    }
+
     /// Decides on one queue, then wakes its watchers if a message is due sooner than before.
     pub(crate) fn decide_queue<T>(
         &self,
@@ -317,10 +389,13 @@ impl Store {
         let mut state = self.locked();
         let now = Instant::now();
         state.beyond.tombstones.sweep_all(|until| *until <= now);
-        state.names.sweep_all(|record| record.is_idle(self.time(now)));
+        let time = self.time(now);
+        state.names.sweep_all(|record| record.is_idle(time));
+        state.permits.sweep_all(|permits| permits.is_idle(time));
+        let waiters = state.permits.values().map(|permits| permits.inspect(time, 0).waiters as usize);
         Residue {
-            names: state.names.len(),
-            waiters: state.names.values().map(|record| record.line.len()).sum(),
+            names: state.names.len() + state.permits.len(),
+            waiters: state.names.values().map(|record| record.line.len()).chain(waiters).sum(),
             tombstones: state.beyond.tombstones.len(),
             watches: self.links().iter().map(|link| link.watches()).sum(),
         }

@@ -51,6 +51,8 @@ macro_rules! setters {
 
 use std::sync::Arc;
 
+use crate::value::error::{Error, ErrorKind, Result};
+
 mod capability;
 mod counted;
 mod lock;
@@ -193,6 +195,18 @@ impl Backend {
     #[must_use]
     pub fn permits(&self) -> Option<&Arc<dyn Permits>> {
         self.permits.as_ref()
+    }
+
+    pub(crate) fn required_reentrant(&self) -> Result<&Arc<dyn ReentrantLock>> {
+        self.reentrant().ok_or_else(|| self.without("re-entrant locks"))
+    }
+
+    pub(crate) fn required_permits(&self) -> Result<&Arc<dyn Permits>> {
+        self.permits().ok_or_else(|| self.without("semaphores and read-write locks"))
+    }
+
+    fn without(&self, what: &str) -> Error {
+        Error::new(ErrorKind::Unsupported, format!("the driver \"{}\" has no {what}", self.locks.driver()))
     }
 
     /// Returns the delay queues, if the driver has them.

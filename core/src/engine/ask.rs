@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
+use crate::driver::{Family, Share};
 use crate::engine::lease::Upkeep;
 use crate::value::error::{Error, ErrorKind, Label, LockName, Result};
 use crate::value::time::{LeaseInstant, Ttl};
@@ -24,8 +25,13 @@ pub(crate) struct Options {
 }
 
 impl Options {
+    /// Makes options of requests that share no place with other tasks.
+    pub(crate) fn alone() -> Self {
+        Self { line: Line::OfItsOwn, ..Self::default() }
+    }
+
     /// Checks the options and makes the request, with the client's ttl unless the options have their own.
-    pub(crate) fn ask(&self, name: &LockName, owner: Option<OwnerId>, default: Ttl) -> Result<Ask> {
+    pub(crate) fn ask(&self, name: &LockName, wanted: Wanted, default: Ttl) -> Result<Ask> {
         let (ttl, upkeep) = self.lease(default)?;
         if self.max_hold.is_some_and(|most| most.is_zero()) {
             return Err(Error::new(ErrorKind::InvalidArgument, "max_hold must not be zero"));
@@ -43,7 +49,7 @@ impl Options {
         }
         let label = self.label.as_deref().map(Label::new).transpose()?;
         let (name, max_hold, line, progress) = (name.clone(), self.max_hold, self.line, self.progress.clone());
-        Ok(Ask { name, owner, ttl, upkeep, max_hold, at_least, label, line, progress })
+        Ok(Ask { name, wanted, ttl, upkeep, max_hold, at_least, label, line, progress })
     }
 
     pub(crate) fn lease(&self, default: Ttl) -> Result<(Ttl, Upkeep)> {
@@ -58,11 +64,22 @@ impl Options {
     }
 }
 
+/// The object of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// A lock.
+    Lock,
+    /// One more entry of its owner into a lock.
+    Entry(OwnerId),
+    /// A share of a semaphore or of a read-write lock.
+    Permits(Family, Share),
+}
+
 /// A checked request that has not been sent.
 #[derive(Clone, Debug)]
 pub(crate) struct Ask {
     pub(crate) name: LockName,
-    pub(crate) owner: Option<OwnerId>,
+    pub(crate) wanted: Wanted,
     pub(crate) ttl: Ttl,
     pub(crate) upkeep: Upkeep,
     pub(crate) max_hold: Option<Duration>,
@@ -119,7 +136,7 @@ impl Terms {
     /// shared.
     pub(crate) fn of(ask: &Ask) -> Option<Self> {
         let Ask { ttl, upkeep, max_hold, at_least, line, .. } = *ask;
-        (ask.owner.is_none() && line == Line::OfTheClient).then(|| Self {
+        (ask.wanted == Wanted::Lock && line == Line::OfTheClient).then(|| Self {
             ttl,
             upkeep,
             max_hold,
@@ -131,7 +148,7 @@ impl Terms {
     pub(crate) fn ask(&self, name: &LockName) -> Ask {
         let Self { ttl, upkeep, max_hold, at_least, label } = self.clone();
         let (name, line) = (name.clone(), Line::OfTheClient);
-        Ask { name, owner: None, ttl, upkeep, max_hold, at_least, label, line, progress: None }
+        Ask { name, wanted: Wanted::Lock, ttl, upkeep, max_hold, at_least, label, line, progress: None }
     }
 
     /// Returns a compact mark of the terms: every hold carries a budget, and the terms are many times as large. The
@@ -317,7 +334,7 @@ mod tests {
         let options = |line, least| Options { line, at_least: least, ..Options::default() };
         let name = LockName::new("a").unwrap();
         let may = |line, least| {
-            let ask = options(line, least).ask(&name, None, Ttl::new(Duration::from_secs(1)).unwrap()).unwrap();
+            let ask = options(line, least).ask(&name, Wanted::Lock, Ttl::new(Duration::from_secs(1)).unwrap()).unwrap();
             ask.may_be_passed_on()
         };
         let least = Some(Duration::from_millis(1));

@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::driver::{AcquireRequest, Acquisition, Begun, Busy, Grant, Handed, Hold, Queueing};
-use crate::engine::ask::Ask;
+use crate::driver::{
+    AcquireRequest, Acquisition, Begun, Busy, Grant, Handed, Hold, PermitHold, PermitRequest, Queueing,
+};
+use crate::engine::ask::{Ask, Wanted};
 use crate::engine::hold::HeldEntry;
 use crate::engine::lease::{Entry, Lease, LeaseKey, Past, Upkeep};
 use crate::engine::reaper::{CHASE, Cleanup, Undo};
@@ -13,14 +15,14 @@ use crate::engine::shared::{Reservation, Shared};
 use crate::meters::Since;
 use crate::value::error::{Error, ErrorKind, Result};
 use crate::value::time::LeaseInstant;
-use crate::value::token::{OwnerId, OwnerToken};
+use crate::value::token::OwnerToken;
 
 /// A token that has not become a lease. Dropped, it hands the token to the reaper, unless the backend cannot know the
 /// token.
 pub(crate) struct Attempt {
     /// `None` once a lease has taken it over.
     reservation: Option<Reservation>,
-    owner: Option<OwnerId>,
+    wanted: Wanted,
     request: AcquireRequest,
     upkeep: Upkeep,
     max_hold: Option<Duration>,
@@ -55,7 +57,7 @@ impl Attempt {
         let (name, label) = (ask.name.clone(), ask.label.clone());
         Self {
             reservation: Some(reservation),
-            owner: ask.owner,
+            wanted: ask.wanted,
             request: AcquireRequest { name, token, ttl: ask.ttl, queue, label, fences },
             upkeep: ask.upkeep,
             max_hold: ask.max_hold,
@@ -90,7 +92,7 @@ impl Attempt {
     fn undoing(&self) -> Cleanup {
         let until = LeaseInstant::now().after(self.request.ttl.get() + CHASE);
         let AcquireRequest { name, token, .. } = &self.request;
-        Cleanup { name: name.clone(), owner: self.owner, token: *token, undo: Undo::Attempt, until, done: None }
+        Cleanup { name: name.clone(), kind: self.wanted.into(), token: *token, undo: Undo::Attempt, until, done: None }
     }
 
     /// Hands the token to the reaper as dropping does. Returns a future that resolves when it is undone; `None` if
@@ -190,10 +192,13 @@ impl Attempt {
     }
 
     async fn call(&self, shared: &Shared) -> Result<Acquisition> {
-        match (&self.owner, shared.backend.reentrant()) {
-            (None, _) => shared.backend.locks().acquire(&self.request).await,
-            (Some(owner), Some(driver)) => driver.enter(owner, &self.request).await,
-            (Some(_), None) => Err(Error::new(ErrorKind::Unsupported, "this driver has no re-entrant locks")),
+        match self.wanted {
+            Wanted::Lock => shared.backend.locks().acquire(&self.request).await,
+            Wanted::Entry(owner) => shared.backend.required_reentrant()?.enter(&owner, &self.request).await,
+            Wanted::Permits(family, share) => {
+                let request = PermitRequest::new(family, share, self.request.clone());
+                shared.backend.required_permits()?.acquire(&request).await
+            }
         }
     }
 
@@ -214,12 +219,13 @@ impl Attempt {
         let AcquireRequest { name, token, ttl, .. } = &self.request;
         let least = self.at_least.map(|least| now.after(least)); // the grant may have been made just now
         let entry = Entry { token: *token, ttl: *ttl, upkeep: self.upkeep, cap, past };
-        let lease = match self.owner {
-            None => {
-                let key = LeaseKey::Plain(Hold { name: name.clone(), token: *token });
-                Some(Arc::new(Lease::new(key, grant.fence, (base, deadline), entry, now)))
+        let lease = |key| Some(Arc::new(Lease::new(key, grant.fence, (base, deadline), entry, now)));
+        let lease = match self.wanted {
+            Wanted::Lock => lease(LeaseKey::Plain(Hold { name: name.clone(), token: *token })),
+            Wanted::Entry(owner) => shared.owners.enter(name, owner, grant.fence, (base, deadline), entry),
+            Wanted::Permits(family, _) => {
+                lease(LeaseKey::Permits(Box::new(PermitHold::new(family, name.clone(), *token))))
             }
-            Some(owner) => shared.owners.enter(name, owner, grant.fence, (base, deadline), entry),
         };
         let Some(lease) = lease else { return Ok(Answered::Spent) };
         // From here on the hold undoes the token; dropping `self` does nothing more.

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use crate::driver::{ErrorExt as _, Hold, LockTurn, Renewed};
 use crate::engine::ask::{Ask, HandoverBudget, Terms};
-use crate::engine::lease::{Entry, Lease, LeaseKey, Over, Past};
+use crate::engine::lease::{Entry, Kind, Lease, LeaseKey, Over, Past};
 use crate::engine::reaper::{CHASE, Cleanup, Undo, prolong, quiet};
 use crate::engine::renewer::{Renewing, in_time};
 use crate::engine::shared::{Reservation, Shared};
@@ -188,7 +188,7 @@ impl HeldEntry {
 
     async fn extended(&self, ttl: Duration) -> Result<()> {
         let (shared, ttl) = (self.shared(), Ttl::new(ttl)?);
-        shared.check_ttl(ttl)?;
+        shared.check_ttl(self.lease.key.kind(), ttl)?;
         self.check()?;
         // The place comes before `Renewing`: the wait for it would otherwise hold up the renewer's renewals.
         let pass = shared.taking.enter(shared.config.op_timeout, None).await?;
@@ -232,7 +232,7 @@ impl HeldEntry {
     }
 
     pub(crate) fn fence(&self) -> FencingToken {
-        let first = self.lease.fence;
+        let first = self.lease.fence();
         FencingToken::new(first.get() + u64::from(self.before)).unwrap_or(first)
     }
 
@@ -253,7 +253,7 @@ impl HeldEntry {
     }
 
     /// Returns the error of a hold that was lost, by this state of its lease.
-    fn lost_during(&self, operation: &'static str, state: HoldState) -> Error {
+    pub(super) fn lost_during(&self, operation: &'static str, state: HoldState) -> Error {
         let reason = if let HoldState::Lost(reason) = state { reason } else { LostReason::Gone };
         Error::new(ErrorKind::Lost, reason.to_string()).during(self.driver(), operation, self.lease.name())
     }
@@ -533,7 +533,7 @@ impl Drop for LooseHold {
     fn drop(&mut self) {
         let Some(LockTurn { lock, token, .. }) = self.turn.take() else { return };
         let until = LeaseInstant::now().after(CHASE);
-        self.shared.reaper.push(Cleanup { name: lock, owner: None, token, undo: Undo::Loose, until, done: None });
+        self.shared.reaper.push(Cleanup { name: lock, kind: Kind::Plain, token, undo: Undo::Loose, until, done: None });
     }
 }
 

@@ -1,21 +1,22 @@
 //! The client's view of one grant. Decisions only: no I/O, and no timers except in [`Lease::lost`].
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::driver::{Hold, ReentrantHold};
+use crate::driver::{Family, Hold, PermitHold, ReentrantHold};
+use crate::engine::ask::Wanted;
 use crate::value::error::LockName;
 use crate::value::time::{HoldState, LeaseInstant, LostReason, Ttl, part};
-use crate::value::token::{FencingToken, OwnerToken};
+use crate::value::token::{FencingToken, OwnerId, OwnerToken};
 
 pub(crate) struct Lease {
     pub(crate) key: LeaseKey,
-    /// The first of the grant; holders after a hand-over have later ones.
-    pub(crate) fence: FencingToken,
+    /// The first of the grant; holders after a hand-over have later ones. An upgrade raises it.
+    fence: AtomicU64,
     state: Mutex<State>,
     pub(crate) place: TimerIndex,
 }
@@ -53,14 +54,24 @@ impl Lease {
         };
         state.entries.push(entry);
         state.plan_renewal(base, now);
-        Self { key, fence, state: Mutex::new(state), place: TimerIndex::default() }
+        Self { key, fence: AtomicU64::new(fence.get()), state: Mutex::new(state), place: TimerIndex::default() }
     }
 
     pub(crate) fn name(&self) -> &LockName {
         match &self.key {
             LeaseKey::Plain(hold) => &hold.name,
             LeaseKey::Reentrant(hold) => &hold.name,
+            LeaseKey::Permits(hold) => &hold.name,
         }
+    }
+
+    pub(crate) fn fence(&self) -> FencingToken {
+        FencingToken::new(self.fence.load(Ordering::Relaxed)).expect("made from a fence")
+    }
+
+    /// Sets the fence of an upgrade.
+    pub(super) fn raise_fence(&self, fence: FencingToken) {
+        self.fence.fetch_max(fence.get(), Ordering::Relaxed);
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
@@ -253,7 +264,7 @@ impl Lease {
     pub(crate) fn token_of(&self, entry: &Entry) -> OwnerToken {
         match &self.key {
             LeaseKey::Plain(hold) => hold.token,
-            LeaseKey::Reentrant(_) => entry.token,
+            LeaseKey::Reentrant(_) | LeaseKey::Permits(_) => entry.token,
         }
     }
 
@@ -321,7 +332,7 @@ impl fmt::Debug for Lease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lease")
             .field("name", self.name())
-            .field("fence", &self.fence)
+            .field("fence", &self.fence())
             .field("state", &self.state())
             .finish()
     }
@@ -414,6 +425,35 @@ impl Past {
 pub(crate) enum LeaseKey {
     Plain(Hold),
     Reentrant(Box<ReentrantHold>),
+    Permits(Box<PermitHold>),
+}
+
+/// The kind of a hold, as far as its requests differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Plain,
+    Reentrant(OwnerId),
+    Permits(Family),
+}
+
+impl LeaseKey {
+    pub(crate) fn kind(&self) -> Kind {
+        match self {
+            Self::Plain(_) => Kind::Plain,
+            Self::Reentrant(hold) => Kind::Reentrant(hold.owner),
+            Self::Permits(hold) => Kind::Permits(hold.family),
+        }
+    }
+}
+
+impl From<Wanted> for Kind {
+    fn from(wanted: Wanted) -> Self {
+        match wanted {
+            Wanted::Lock => Self::Plain,
+            Wanted::Entry(owner) => Self::Reentrant(owner),
+            Wanted::Permits(family, _) => Self::Permits(family),
+        }
+    }
 }
 
 // What a lease knows of itself, and when something is due. Reads no clock.

@@ -9,6 +9,7 @@
 //! * [`renewer`] is the one timer of a client: renewals in batches, deadlines;
 //! * [`reaper`] undoes abandoned requests and releases, until the backend has acknowledged it, and renews one lease by
 //!   itself;
+//! * [`resize`] changes the weight of a hold of permits;
 //! * [`shared`] is the common state of all handles and guards of a client.
 
 pub(crate) mod ask;
@@ -18,5 +19,6 @@ pub(crate) mod lease;
 pub(crate) mod local_handover;
 pub(crate) mod reaper;
 pub(crate) mod renewer;
+pub(crate) mod resize;
 pub(crate) mod shared;
 pub(crate) mod wait;

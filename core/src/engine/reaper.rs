@@ -14,14 +14,16 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::{Notify, oneshot};
 
-use crate::driver::{Backend, DelayQueue, DelayQueueExt as _, Hold, ReentrantEntry, Renewed, Settle};
-use crate::engine::lease::{Entry, Lease, LeaseKey, Past, UndoMark, Verdict};
+use crate::driver::{
+    Backend, DelayQueue, DelayQueueExt as _, Hold, PermitChange, PermitHold, ReentrantEntry, Renewed, Settle, Share,
+};
+use crate::engine::lease::{Entry, Kind, Lease, LeaseKey, Past, UndoMark, Verdict};
 use crate::meters::Level;
 use crate::telemetry;
 use crate::value::error::{Error, ErrorKind, LockName, Result};
 use crate::value::queue::QueueName;
-use crate::value::time::{DriftBound, LeaseInstant, Ttl};
-use crate::value::token::{OwnerId, OwnerToken};
+use crate::value::time::{DriftBound, HoldState, LeaseInstant, Ttl};
+use crate::value::token::OwnerToken;
 
 /// The number of clean-ups on their way at once.
 const IN_FLIGHT: usize = 64;
@@ -33,7 +35,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Cleanup {
     pub(crate) name: LockName,
-    pub(crate) owner: Option<OwnerId>,
+    pub(crate) kind: Kind,
     pub(crate) token: OwnerToken,
     pub(crate) undo: Undo,
     pub(crate) until: LeaseInstant,
@@ -48,6 +50,8 @@ pub(crate) enum Undo {
     Attempt,
     /// A hold without a guard: no request that could take the lock is on its way.
     Loose,
+    /// A part of a hold that is given back, with the number of this change. It matters for as long as the lease lasts.
+    Part { lease: Arc<Lease>, to: Share, step: u32 },
     /// A delivery whose settlement has no waiting caller.
     Delivery(Arc<dyn DelayQueue>, QueueName, Settle),
 }
@@ -58,6 +62,7 @@ impl fmt::Debug for Undo {
             Self::Lease { .. } => "Lease",
             Self::Attempt => "Attempt",
             Self::Loose => "Loose",
+            Self::Part { .. } => "Part",
             Self::Delivery(..) => "Delivery",
         })
     }
@@ -263,7 +268,7 @@ async fn undo(cleanup: &Cleanup, calls: &Calls, reaper: &Reaper) -> Undone {
             Err(error) => error,
         };
         // After the call, so that each clean-up is tried at least once, however late it begins.
-        if LeaseInstant::now() >= cleanup.until {
+        if !cleanup.matters() {
             telemetry::cleanup_given_up(&cleanup.name, &error);
             return Undone::Settled;
         }
@@ -294,11 +299,33 @@ async fn call(cleanup: &Cleanup, calls: &Calls) -> Result<Undone> {
         // A request that is still on its way could take the lock after a release. Abandoning makes the backend refuse
         // the token when that request arrives.
         let all_answered = matches!(cleanup.undo, Undo::Lease { past: Past::Answered, .. } | Undo::Loose);
-        match (all_answered, cleanup.owner, backend.reentrant()) {
-            (true, Some(owner), Some(driver)) => drop(driver.exit(&ReentrantEntry { name, owner, token }).await?),
-            (false, Some(owner), Some(driver)) => driver.abandon(&ReentrantEntry { name, owner, token }).await?,
-            (true, ..) => drop(backend.locks().release(&Hold { name, token }).await?),
-            (false, ..) => backend.locks().abandon(&Hold { name, token }).await?,
+        match cleanup.kind {
+            Kind::Plain => {
+                let (locks, hold) = (backend.locks(), Hold { name, token });
+                if all_answered {
+                    locks.release(&hold).await?;
+                } else {
+                    locks.abandon(&hold).await?;
+                }
+            }
+            Kind::Reentrant(owner) => {
+                let (locks, entry) = (backend.required_reentrant()?, ReentrantEntry { name, owner, token });
+                if all_answered {
+                    locks.exit(&entry).await?;
+                } else {
+                    locks.abandon(&entry).await?;
+                }
+            }
+            Kind::Permits(family) => {
+                let (permits, hold) = (backend.required_permits()?, PermitHold::new(family, name, token));
+                if let Undo::Part { to, step, .. } = cleanup.undo {
+                    permits.resize(&PermitChange::new(hold, to, step)).await?;
+                } else if all_answered {
+                    permits.release(&hold).await?;
+                } else {
+                    permits.abandon(&hold).await?;
+                }
+            }
         }
         Ok(Undone::Settled)
     };
@@ -314,10 +341,6 @@ pub(crate) const CHASE: Duration = Duration::from_secs(60);
 impl Cleanup {
     /// Makes the clean-up of one entry of a lease. It matters until the lease has surely ended at the backend.
     pub(crate) fn of_lease(lease: &Arc<Lease>, entry: &Entry) -> Self {
-        let owner = match &lease.key {
-            LeaseKey::Plain(_) => None,
-            LeaseKey::Reentrant(hold) => Some(hold.owner),
-        };
         let chase = match entry.past {
             Past::Answered => Duration::from_secs(5),
             Past::Unanswered => CHASE,
@@ -327,7 +350,22 @@ impl Cleanup {
         let from = least.map_or(now, |least| least.max(now));
         let until = from.after(entry.ttl.get() * 2).max(lease.possible_end(now)).after(chase);
         let undo = Undo::Lease { mark: UndoMark::of(lease), past: entry.past, least };
-        Self { name: lease.name().clone(), owner, token: lease.token_of(entry), undo, until, done: None }
+        let (name, kind) = (lease.name().clone(), lease.key.kind());
+        Self { name, kind, token: lease.token_of(entry), undo, until, done: None }
+    }
+
+    /// Makes the clean-up of a part that is given back.
+    pub(crate) fn of_part(lease: &Arc<Lease>, token: OwnerToken, to: Share, step: u32) -> Self {
+        let (name, kind) = (lease.name().clone(), lease.key.kind());
+        let undo = Undo::Part { lease: Arc::clone(lease), to, step };
+        Self { name, kind, token, undo, until: LeaseInstant::now(), done: None }
+    }
+
+    fn matters(&self) -> bool {
+        match &self.undo {
+            Undo::Part { lease, .. } => matches!(lease.state(), HoldState::Held | HoldState::Suspect),
+            _ => LeaseInstant::now() < self.until,
+        }
     }
 }
 
@@ -393,10 +431,10 @@ pub(super) async fn prolong(backend: &Backend, drift: DriftBound, lease: &Lease,
 
 /// Sends one separate renewal. No other may be on its way.
 async fn renew(backend: &Backend, lease: &Lease, ttl: Ttl) -> Result<Renewed> {
-    let answers = match (&lease.key, backend.reentrant()) {
-        (LeaseKey::Plain(hold), _) => backend.locks().renew(ttl, std::slice::from_ref(hold)).await,
-        (LeaseKey::Reentrant(hold), Some(driver)) => driver.renew(ttl, std::slice::from_ref(&**hold)).await,
-        (LeaseKey::Reentrant(_), None) => Vec::new(),
+    let answers = match &lease.key {
+        LeaseKey::Plain(hold) => backend.locks().renew(ttl, std::slice::from_ref(hold)).await,
+        LeaseKey::Reentrant(hold) => backend.required_reentrant()?.renew(ttl, std::slice::from_ref(&**hold)).await,
+        LeaseKey::Permits(hold) => backend.required_permits()?.renew(ttl, std::slice::from_ref(&**hold)).await,
     };
     match answers.into_iter().next() {
         Some(Err(error)) if error.kind() == ErrorKind::NotHeld => Ok(Renewed::Lost),

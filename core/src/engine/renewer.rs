@@ -198,7 +198,7 @@ impl Round {
     }
 
     fn ended(&self, lease: &Arc<Lease>, reason: LostReason, entries: Vec<Entry>) {
-        telemetry::lost(lease.name(), lease.fence, reason);
+        telemetry::lost(lease.name(), lease.fence(), reason);
         self.meters.lost(lease.name(), reason);
         for entry in entries {
             self.reaper.push(Cleanup::of_lease(lease, &entry));
@@ -218,11 +218,12 @@ impl Round {
 
     /// Sends renewals in batches, each separately, so that a slow answer delays no other.
     fn send(&self, due: Vec<(Renewing, Ttl)>, on_their_way: &mut FuturesUnordered<Answer>) {
-        let (mut plain, mut reentrant) = (Vec::new(), Vec::new());
+        let (mut plain, mut reentrant, mut permits) = (Vec::new(), Vec::new(), Vec::new());
         for (renewing, ttl) in due {
             match renewing.lease().key.clone() {
                 LeaseKey::Plain(hold) => plain.push((ttl, renewing, hold)),
                 LeaseKey::Reentrant(hold) => reentrant.push((ttl, renewing, *hold)),
+                LeaseKey::Permits(hold) => permits.push((ttl, renewing, *hold)),
             }
         }
         let most = self.backend.locks().capabilities().renew_batch.max(1);
@@ -230,10 +231,17 @@ impl Round {
             let driver = Arc::clone(self.backend.locks());
             on_their_way.push(self.answered(sent, self.limit(ttl), async move { driver.renew(ttl, &holds).await }));
         }
-        let Some(driver) = self.backend.reentrant() else { return };
-        for Batch { ttl, sent, holds } in batches(reentrant, most) {
-            let driver = Arc::clone(driver);
-            on_their_way.push(self.answered(sent, self.limit(ttl), async move { driver.renew(ttl, &holds).await }));
+        if let Some(driver) = self.backend.reentrant() {
+            for Batch { ttl, sent, holds } in batches(reentrant, most) {
+                let driver = Arc::clone(driver);
+                on_their_way.push(self.answered(sent, self.limit(ttl), async move { driver.renew(ttl, &holds).await }));
+            }
+        }
+        if let Some(driver) = self.backend.permits() {
+            for Batch { ttl, sent, holds } in batches(permits, driver.capabilities().renew_batch.max(1)) {
+                let driver = Arc::clone(driver);
+                on_their_way.push(self.answered(sent, self.limit(ttl), async move { driver.renew(ttl, &holds).await }));
+            }
         }
     }
 

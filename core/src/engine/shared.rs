@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use crate::driver::{Backend, ReentrantHold};
 use crate::engine::ask::Ask;
-use crate::engine::lease::{Entry, Lease, LeaseKey};
+use crate::engine::lease::{Entry, Kind, Lease, LeaseKey};
 use crate::engine::reaper::{Calls, Cleanup, Reaper, reaches_zero};
 use crate::engine::renewer::{Confirmation, FailureLog, Renewer, Round};
 use crate::meters::locks::LockMeters;
@@ -139,8 +139,12 @@ impl Shared {
     }
 
     /// Refuses a ttl that the backend does not keep, and one of which the drift bound leaves nothing.
-    pub(crate) fn check_ttl(&self, ttl: Ttl) -> Result<()> {
-        self.backend.locks().capabilities().ttl.check(ttl)?;
+    pub(crate) fn check_ttl(&self, kind: Kind, ttl: Ttl) -> Result<()> {
+        let range = match kind {
+            Kind::Plain | Kind::Reentrant(_) => self.backend.locks().capabilities().ttl,
+            Kind::Permits(_) => self.backend.required_permits()?.capabilities().ttl,
+        };
+        range.check(ttl)?;
         if self.config.drift.believable(ttl.get()).is_none() {
             let text = format!("a ttl of {:?} is shorter than the drift bound", ttl.get());
             return Err(Error::new(ErrorKind::InvalidArgument, text));
@@ -151,7 +155,7 @@ impl Shared {
     /// Refuses requests that the backend cannot keep, and all requests of a closed client.
     pub(crate) fn check(&self, ask: &Ask) -> Result<()> {
         self.ensure_open()?;
-        self.check_ttl(ask.ttl)?;
+        self.check_ttl(ask.wanted.into(), ask.ttl)?;
         if let Some(least) = ask.at_least {
             self.check_least(least)?;
         }
@@ -207,7 +211,7 @@ impl Shared {
     fn end_holds(&self) {
         for lease in self.renewer.leases() {
             if lease.lose(LostReason::Closed) {
-                telemetry::lost(lease.name(), lease.fence, LostReason::Closed);
+                telemetry::lost(lease.name(), lease.fence(), LostReason::Closed);
                 self.meters.lost(lease.name(), LostReason::Closed);
             }
             for entry in lease.take_entries() {
@@ -431,7 +435,7 @@ impl ReentrantLeases {
         map.sweep();
         let leases = map.leases.entry((name.clone(), owner)).or_default();
         // The fence distinguishes a hold of this owner from an earlier one that has ended at the backend.
-        for lease in leases.iter().filter_map(Weak::upgrade).filter(|lease| lease.fence == fence) {
+        for lease in leases.iter().filter_map(Weak::upgrade).filter(|lease| lease.fence() == fence) {
             if lease.join(entry, base, deadline) {
                 return Some(lease);
             }

@@ -10,11 +10,11 @@ use futures_util::future::BoxFuture;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
-use crate::driver::{ErrorExt as _, Handed, Handing, Queueing, Signal, Waiting, Watch};
-use crate::engine::ask::{Ask, Terms};
+use crate::driver::{ErrorExt as _, Family, Handed, Handing, PermitHold, Queueing, Signal, Waiting, Watch};
+use crate::engine::ask::{Ask, Terms, Wanted};
 use crate::engine::attempt::{Answered, Attempt};
 use crate::engine::hold::HeldEntry;
-use crate::engine::lease::{Lease, Upkeep};
+use crate::engine::lease::{Kind, Lease, Upkeep};
 use crate::engine::local_handover::{FirstAsk, Joined, LocalQueues, Next, Place, Turn};
 use crate::engine::shared::{Counted, Reservation, Shared};
 use crate::meters::locks::{Acquired, Handover};
@@ -97,7 +97,7 @@ async fn wait(queues: &Arc<LocalQueues>, ask: &Ask, started: LeaseInstant, most:
     let _counted = Counted::new(&shared.waiters);
     let deadline = most.map(|most| started.after(most));
     let waiting = async || wait_in_turn(queues, ask, started, deadline).await;
-    let won = watched(shared, &ask.name, ask.ttl, waiting).await?;
+    let won = watched(shared, &ask.name, ask.wanted.into(), ask.ttl, waiting).await?;
     telemetry::granted(&ask.name, won.held.fence(), started);
     Ok(won)
 }
@@ -133,9 +133,9 @@ async fn wait_in_turn(
 /// Returns the permission for a hand-over. A lease with an exact length, or one that joins entries of its owner, begins
 /// with a request.
 fn accepts(ask: &Ask) -> Handing {
-    match (ask.upkeep, ask.owner) {
-        (Upkeep::Renewed, None) => Handing::Direct,
-        (Upkeep::Fixed, _) | (_, Some(_)) => Handing::Asked,
+    match (ask.upkeep, ask.wanted) {
+        (Upkeep::Renewed, Wanted::Lock | Wanted::Permits(..)) => Handing::Direct,
+        (Upkeep::Fixed, _) | (_, Wanted::Entry(_)) => Handing::Asked,
     }
 }
 
@@ -192,7 +192,11 @@ impl<'a> Wait<'a> {
     ) -> Self {
         let shared = queues.shared();
         let capabilities = shared.backend.locks().capabilities();
-        let queue = match capabilities.waiting {
+        let waiting = match (ask.wanted, shared.backend.permits()) {
+            (Wanted::Permits(..), Some(permits)) => permits.capabilities().waiting,
+            _ => capabilities.waiting,
+        };
+        let queue = match waiting {
             Waiting::Poll => Queueing::None,
             Waiting::Notified | Waiting::Fifo => {
                 Queueing::Join { presence: shared.config.presence, accepts: accepts(ask) }
@@ -369,7 +373,16 @@ impl<'a> Wait<'a> {
         }
         let op_timeout = self.shared.config.op_timeout;
         let limit = op_timeout.min(self.left().unwrap_or(Duration::MAX));
-        let watch = self.shared.backend.locks().watch(&self.ask.name, self.attempt.token());
+        let (backend, name, token) = (&self.shared.backend, &self.ask.name, self.attempt.token());
+        let watch = async {
+            match self.ask.wanted {
+                Wanted::Lock | Wanted::Entry(_) => backend.locks().watch(name, token).await,
+                Wanted::Permits(family, _) => {
+                    let hold = PermitHold::new(family, name.clone(), *token);
+                    backend.required_permits()?.watch(&hold).await
+                }
+            }
+        };
         let now = &mut self.now;
         self.watch = Some(match waiting_within(limit, || *now = None, watch).await {
             Some(watch) => watch?,
@@ -548,23 +561,35 @@ impl Drop for InPlaceOfAll {
 // and then nobody can release it.
 
 /// Waits, and warns once if one hold of the client blocks the lock for long.
-pub(crate) async fn watched<T>(shared: &Shared, name: &LockName, ttl: Ttl, wait: impl AsyncFnOnce() -> T) -> T {
-    if !telemetry::REPORTS {
+pub(crate) async fn watched<T>(
+    shared: &Shared,
+    name: &LockName,
+    kind: Kind,
+    ttl: Ttl,
+    wait: impl AsyncFnOnce() -> T,
+) -> T {
+    // One holder of several does not block a semaphore by itself.
+    if !telemetry::REPORTS || kind == Kind::Permits(Family::Semaphore) {
         return wait().await;
     }
     tokio::select! {
         biased;
         ended = wait() => ended,
-        never = warn(shared, name, ttl) => match never {},
+        never = warn(shared, name, kind, ttl) => match never {},
     }
 }
 
 /// Checks half a ttl after the wait began, so that short waits cost nothing, and again after a whole one: a lock that
 /// moves from task to task has another holder by then.
-async fn warn(shared: &Shared, name: &LockName, ttl: Ttl) -> Infallible {
+async fn warn(shared: &Shared, name: &LockName, kind: Kind, ttl: Ttl) -> Infallible {
     let half = ttl.get() / 2;
     sleep(half).await;
-    let held = |lease: &Lease| if lease.name() == name { lease.holder() } else { None };
+    let is_permits = |kind| matches!(kind, Kind::Permits(_));
+    let is_same = |lease: &Lease| {
+        let other = lease.key.kind();
+        lease.name() == name && if is_permits(kind) { other == kind } else { !is_permits(other) }
+    };
+    let held = |lease: &Lease| if is_same(lease) { lease.holder() } else { None };
     let found = shared.renewer.find(|lease| Some((held(lease)?, Arc::downgrade(lease))));
     if let Some((holder, lease)) = found {
         sleep(half).await;

@@ -7,8 +7,9 @@ use tokio::time::sleep;
 
 use crate::client::Client;
 use crate::driver::{ErrorExt as _, ForceReleased, Hold, Inspection, Introspection, LockTurn, Released, Revocation};
-use crate::engine::ask::{Ask, Line, WaitProgress};
+use crate::engine::ask::{Ask, Line, WaitProgress, Wanted};
 use crate::engine::hold::{Adopted, HeldEntry, LooseHold, Watched, adopt};
+use crate::engine::lease::Kind;
 use crate::engine::local_handover::LocalQueues;
 use crate::engine::reaper::outlast;
 use crate::engine::shared::Shared;
@@ -341,7 +342,7 @@ impl Lock {
     /// Builds the engine's request, once the name and the options are valid.
     fn ask(&self, operation: &'static str) -> Result<Ask> {
         let name = self.name()?;
-        let ask = self.options.ask(name, None, self.shared().config.ttl);
+        let ask = self.options.ask(name, Wanted::Lock, self.shared().config.ttl);
         ask.map_err(|error| error.during(self.shared().driver(), operation, name))
     }
 
@@ -399,7 +400,8 @@ impl Lock {
     ///
     /// Safe: nothing is changed.
     pub async fn until_free(&self) -> Result<()> {
-        watched(self.shared(), self.name()?, self.shared().config.ttl, async || self.seen_free().await).await
+        watched(self.shared(), self.name()?, Kind::Plain, self.shared().config.ttl, async || self.seen_free().await)
+            .await
     }
 
     async fn seen_free(&self) -> Result<()> {

@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 use crate::driver::{DelayQueue, Extended, Extension, Parking, RawDelivery, Settle, Settled, Settlement};
 use crate::engine::hold::LooseHold;
+use crate::engine::lease::Kind;
 use crate::engine::local_handover::LocalQueues;
 use crate::engine::reaper::{Cleanup, Undo};
 use crate::engine::shared::Shared;
@@ -634,7 +635,7 @@ impl Drop for InFlight {
 pub(super) fn carry_on(fetcher: &Fetcher, settle: Settle, until: LeaseInstant) {
     fetcher.remote.shared.reaper.push(Cleanup {
         name: fetcher.remote.name.for_errors().clone(),
-        owner: None,
+        kind: Kind::Plain,
         token: OwnerToken::random(),
         undo: Undo::Delivery(Arc::clone(&fetcher.remote.driver), fetcher.remote.name.clone(), settle),
         until,

@@ -150,7 +150,7 @@ impl Inspector for SqliteInspector {
             Ok(usize::try_from(count)?)
         };
         Ok(Residue {
-            leases: count("hold WHERE name = ?1 AND until")?,
+            leases: count("hold WHERE name = ?1 AND until")? + count("permit WHERE name = ?1 AND ends")?,
             waiters: count("waiter WHERE name = ?1 AND present")?,
             tombstones: count("grave WHERE name = ?1 AND until")?,
             ..Residue::default()
@@ -158,7 +158,8 @@ impl Inspector for SqliteInspector {
     }
 
     async fn names(&self) -> Result<usize, BoxError> {
-        let count: i64 = self.open()?.query_row("SELECT count(*) FROM hold", (), |row| row.get(0))?;
+        let count = "SELECT (SELECT count(*) FROM hold) + (SELECT count(*) FROM permit)";
+        let count: i64 = self.open()?.query_row(count, (), |row| row.get(0))?;
         Ok(usize::try_from(count)?)
     }
 }

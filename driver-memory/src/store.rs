@@ -141,7 +141,7 @@ impl permits::Outside for Common<'_> {
         Ok(self.fences(1))
     }
 
-    fn signal(&mut self, waiter: &OwnerToken, given: Option<Given>) -> Result<Heard, Infallible> {
+    fn signal(&mut self, waiter: &OwnerToken, _client: u64, given: Option<Given>) -> Result<Heard, Infallible> {
         Ok(Outside::signal(self, waiter, given))
     }
 

@@ -76,7 +76,11 @@ impl SqliteDriver {
 impl From<SqliteDriver> for Backend {
     fn from(driver: SqliteDriver) -> Self {
         let driver = Arc::new(driver);
-        let backend = Self::new(driver.clone()).with_reentrant(driver.clone()).with_queue(driver.clone());
-        backend.with_queue_admin(driver.clone()).with_census(driver.clone()).with_doctor(driver)
+        let backend = Self::new(driver.clone()).with_reentrant(driver.clone()).with_permits(driver.clone());
+        backend
+            .with_queue(driver.clone())
+            .with_queue_admin(driver.clone())
+            .with_census(driver.clone())
+            .with_doctor(driver)
     }
 }

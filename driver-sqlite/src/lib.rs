@@ -15,6 +15,7 @@ mod files;
 mod hold;
 mod line;
 mod locks;
+mod permits;
 mod place;
 mod queue;
 mod reentrant;

@@ -26,6 +26,24 @@ pub(crate) struct Place {
     client: i64,
 }
 
+/// Wakes a waiter of a client, or hands it a lease, after the commit.
+pub(crate) fn notify(turn: &mut Turn<'_>, client: i64, token: OwnerToken, given: Option<Given>) -> Heard {
+    let letter = match given {
+        None => Letter::Wake(token),
+        Some(Given { fence, ttl, fences }) => {
+            Letter::Hand(token, Handed::new(fence, ttl, of_micros(turn.at)).with_fences(fences))
+        }
+    };
+    match turn.ear(client) {
+        Ear::Gone => Heard::Never,
+        Ear::Unknown => Heard::ByNobody,
+        Ear::Open => {
+            turn.signal(client, letter);
+            Heard::Yes
+        }
+    }
+}
+
 /// How many waiters of a name are present.
 pub(crate) fn count(turn: &Turn<'_>, name: &LockName) -> Done<u32> {
     let count = "SELECT count(*) FROM waiter WHERE name = ?1 AND present > ?2";
@@ -67,23 +85,8 @@ impl Rows for Waiters<'_, '_> {
         fences(self.turn.db, count)
     }
 
-    /// The letter leaves after the commit.
     fn signal(&mut self, waiter: &Waiter<Place>, given: Option<Given>) -> Done<Heard> {
-        let (client, token) = (waiter.place.client, waiter.token);
-        let letter = match given {
-            None => Letter::Wake(token),
-            Some(Given { fence, ttl, fences }) => {
-                Letter::Hand(token, Handed::new(fence, ttl, of_micros(self.turn.at)).with_fences(fences))
-            }
-        };
-        Ok(match self.turn.ear(client) {
-            Ear::Gone => Heard::Never,
-            Ear::Unknown => Heard::ByNobody,
-            Ear::Open => {
-                self.turn.signal(client, letter);
-                Heard::Yes
-            }
-        })
+        Ok(notify(self.turn, waiter.place.client, waiter.token, given))
     }
 
     fn bury(&mut self, token: &OwnerToken) -> Done<()> {

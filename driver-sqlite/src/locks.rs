@@ -16,7 +16,7 @@ use crate::error::{Done, Failed};
 use crate::store::Turn;
 
 /// How many holds one renewal may carry. The number bounds how long a transaction keeps others waiting.
-const RENEW_BATCH: usize = 500;
+pub(crate) const RENEW_BATCH: usize = 500;
 
 #[async_trait]
 impl DistributedLock for SqliteDriver {

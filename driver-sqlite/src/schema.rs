@@ -9,7 +9,7 @@ use crate::error::{Done, damaged, misconfigured, of_sqlite};
 /// Distinguishes a file of this library from other databases: `tenu`.
 const APPLICATION: i64 = 0x7465_6e75;
 /// The version of the tables. A newer library may write a greater one.
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
 
 const TABLES: &str = "
 CREATE TABLE machine (
@@ -51,6 +51,13 @@ CREATE TABLE watcher (
 ) STRICT, WITHOUT ROWID;
 ";
 
+/// Since version 2. `ends` is the time at which the record is idle if no request arrives before.
+const PERMITS: &str = "
+CREATE TABLE permit (
+  name BLOB NOT NULL, family TEXT NOT NULL, ends INTEGER NOT NULL, record BLOB NOT NULL, PRIMARY KEY (name, family)
+) STRICT, WITHOUT ROWID;
+";
+
 /// That the file is ours, or empty. Nothing is written.
 pub(crate) fn check(db: &Connection) -> Result<()> {
     let look = |what| db.pragma_query_value(None, what, |row| row.get::<_, i64>(0)).map_err(of_sqlite);
@@ -59,7 +66,7 @@ pub(crate) fn check(db: &Connection) -> Result<()> {
     let tables: i64 = db.query_row(tables, [], |row| row.get(0)).map_err(of_sqlite)?;
     match (application, version) {
         (0, 0) if tables == 0 => Ok(()),
-        (APPLICATION, VERSION) => Ok(()),
+        (APPLICATION, 1..=VERSION) => Ok(()),
         (APPLICATION, version) if version > VERSION => Err(misconfigured(format!(
             "the tables have version {version}, written by a newer release; this one knows version {VERSION}"
         ))),
@@ -76,8 +83,11 @@ pub(crate) fn prepare(db: &Connection, clock: &Clock, floor: FenceFloor, others:
     if version == 0 {
         db.execute_batch(TABLES)?;
         db.pragma_update(None, "application_id", APPLICATION)?;
-        db.pragma_update(None, "user_version", VERSION)?;
         db.execute("INSERT INTO machine VALUES (1, '', 0, 0)", [])?;
+    }
+    if version < VERSION {
+        db.execute_batch(PERMITS)?;
+        db.pragma_update(None, "user_version", VERSION)?;
     }
     let known = db.query_row("SELECT boot, wall_ahead FROM machine", [], |row| Ok((row.get(0)?, row.get(1)?)));
     let (known, ahead): (String, i64) = known?;
@@ -90,7 +100,9 @@ pub(crate) fn prepare(db: &Connection, clock: &Clock, floor: FenceFloor, others:
     }
     if known != clock.boot() {
         // All holders and waiters died with that run.
-        db.execute_batch("DELETE FROM hold; DELETE FROM waiter; DELETE FROM grave; DELETE FROM watcher;")?;
+        db.execute_batch(
+            "DELETE FROM hold; DELETE FROM permit; DELETE FROM waiter; DELETE FROM grave; DELETE FROM watcher;",
+        )?;
         // The clock began anew. Between two runs messages go by the wall clock.
         let shift = ahead - clock.wall_ahead();
         let moved = "UPDATE message SET at = at + ?1, pushed = pushed + ?1, expires = expires + ?1";

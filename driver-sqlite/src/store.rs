@@ -60,6 +60,7 @@ pub(crate) struct Log {
 struct Sweep {
     requests: i64,
     name: Vec<u8>,
+    permit: Vec<u8>,
     place: i64,
 }
 
@@ -217,6 +218,13 @@ impl Store {
             forget.execute((name, at))?;
         }
         self.sweep.name = names.last().cloned().unwrap_or_default();
+        let names = "SELECT DISTINCT name FROM permit WHERE name > ?1 ORDER BY name LIMIT ?2";
+        let names: Vec<Vec<u8>> = collect(db, names, (&self.sweep.permit, rows))?;
+        let mut forget = db.prepare_cached("DELETE FROM permit WHERE name = ?1 AND ends <= ?2")?;
+        for name in &names {
+            forget.execute((name, at))?;
+        }
+        self.sweep.permit = names.last().cloned().unwrap_or_default();
         let places = "SELECT place FROM waiter WHERE place > ?1 ORDER BY place LIMIT ?2";
         let places: Vec<i64> = collect(db, places, (self.sweep.place, rows))?;
         let mut forget = db.prepare_cached("DELETE FROM waiter WHERE place = ?1 AND present <= ?2")?;

@@ -648,3 +648,26 @@ async fn on_a_small_disk(folder: &Path) {
     held.release().await.unwrap();
     assert!(acquired(&client.lock("other")).await.unwrap() > 0);
 }
+
+#[tokio::test]
+async fn a_file_of_the_first_version_gets_the_table_of_permits() {
+    let folder = TempDir::new().unwrap();
+    drop(open(&file(&folder)).await.unwrap());
+    let first = "DROP TABLE permit; PRAGMA user_version = 1";
+    Connection::open(file(&folder)).unwrap().execute_batch(first).unwrap();
+    let client = client(&file(&folder)).await;
+    assert!(client.semaphore("a", 1).try_acquire().await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn a_damaged_record_of_permits_is_an_error_of_its_name_alone() {
+    let folder = TempDir::new().unwrap();
+    let client = client(&file(&folder)).await;
+    let (_one, _other) = (client.semaphore("a", 1).acquire().await.unwrap(), client.rw_lock("a").read().await.unwrap());
+    let damage = "UPDATE permit SET record = zeroblob(40) WHERE family = 's'";
+    assert_eq!(Connection::open(file(&folder)).unwrap().execute(damage, ()).unwrap(), 1);
+    let error = client.semaphore("a", 1).try_acquire().await.unwrap_err();
+    assert!(error.kind() == ErrorKind::Damaged && error.to_string().contains("permits of \"a\""), "{error}");
+    assert!(client.rw_lock("a").try_read().await.unwrap().is_some());
+    assert!(client.lock("a").try_acquire().await.unwrap().is_some());
+}

@@ -194,7 +194,7 @@ async fn a_doctor_looks_at_the_file_and_finds_what_is_damaged() {
     // An index that misses what its table has.
     let db = lab.raw();
     db.execute_batch(
-        "PRAGMA writable_schema = 1; DELETE FROM sqlite_schema WHERE name = 'waiter_turn'; PRAGMA user_version = 1",
+        "PRAGMA writable_schema = 1; DELETE FROM sqlite_schema WHERE name = 'waiter_turn'; PRAGMA user_version = 2",
     )
     .unwrap();
     drop(db);

@@ -6,8 +6,8 @@
 //! | base: the earliest time of the record | a number |
 //! | holds, waiters, upgrades that wait (0 or 1) | a number each |
 //! | hold | flags, token, weight, capacity, fence, since, until, ttl, step, perhaps a label |
-//! | waiter | flags, token, weight, capacity, present, perhaps a ttl and a label |
-//! | upgrade | flags, token, weight, capacity, present |
+//! | waiter | flags, token, weight, capacity, client, present, perhaps a ttl and a label |
+//! | upgrade | flags, token, weight, capacity, client, present |
 //! | check: FNV-1a of all before | 8, big-endian |
 //!
 //! A number has seven bits a byte, the lowest first; all bytes but the last have the highest bit (LEB128, which
@@ -54,8 +54,9 @@ impl PermitState {
         }
         self.holds.iter().for_each(|hold| out.hold(hold));
         self.line.iter().for_each(|waiter| out.waiter(waiter));
-        if let Some(Growth { token, to, present, called }) = &self.growth {
+        if let Some(Growth { token, client, to, present, called }) = &self.growth {
             out.head(flag(*called, MARKED), token, *to);
+            out.number(*client);
             out.time(*present);
         }
         let check = check(&out.bytes);
@@ -154,6 +155,7 @@ impl Writer {
         let flags =
             flag(waiter.called, MARKED) | flag(waiter.terms.is_some(), DIRECT) | flag(label.is_some(), LABELLED);
         self.head(flags, &waiter.token, waiter.share);
+        self.number(waiter.client);
         self.time(waiter.present);
         if let Some(terms) = &waiter.terms {
             self.number(nanos(terms.ttl));
@@ -245,17 +247,18 @@ impl<'a> Reader<'a> {
 
     fn waiter(&mut self) -> Option<Waiter> {
         let (flags, token, share) = self.head(MARKED | LABELLED | DIRECT)?;
-        let present = self.time()?;
+        let (client, present) = (self.number()?, self.time()?);
         let terms = match flags & DIRECT {
             0 if flags & LABELLED != 0 => return None,
             0 => None,
             _ => Some(Terms { ttl: self.span()?, label: self.label(flags)? }),
         };
-        Some(Waiter { token, share, present, called: flags & MARKED != 0, terms })
+        Some(Waiter { token, client, share, present, called: flags & MARKED != 0, terms })
     }
 
     fn growth(&mut self) -> Option<Growth> {
         let (flags, token, to) = self.head(MARKED)?;
-        Some(Growth { token, to, present: self.time()?, called: flags & MARKED != 0 })
+        let (client, present) = (self.number()?, self.time()?);
+        Some(Growth { token, client, to, present, called: flags & MARKED != 0 })
     }
 }

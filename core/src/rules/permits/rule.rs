@@ -68,9 +68,15 @@ pub trait Outside {
     /// Returns a fence greater than all earlier ones of the name.
     fn fence(&mut self) -> Result<FencingToken, Self::Error>;
 
-    /// Notifies a waiter that it should ask, or hands it a lease; at the latest when the changes of the request are
-    /// stored.
-    fn signal(&mut self, waiter: &OwnerToken, given: Option<Given>) -> Result<Heard, Self::Error>;
+    /// Returns the number of the client that asks, if the store reaches waiters by their clients. The record keeps it
+    /// with the waiter.
+    fn client(&self) -> u64 {
+        0
+    }
+
+    /// Notifies a waiter of a client that it should ask, or hands it a lease; at the latest when the changes of the
+    /// request are stored.
+    fn signal(&mut self, waiter: &OwnerToken, client: u64, given: Option<Given>) -> Result<Heard, Self::Error>;
 
     /// Remembers that the token was abandoned.
     fn bury(&mut self, token: &OwnerToken) -> Result<(), Self::Error>;
@@ -223,7 +229,8 @@ impl<'a, O: Outside> Rule<'a, O> {
                 None => {
                     let terms = || Terms { ttl: request.ttl.get(), label: request.label.clone() };
                     let terms = (accepts == Handing::Direct).then(terms);
-                    line.push_back(Waiter { token: request.token, share, present, called: false, terms });
+                    let client = self.outside.client();
+                    line.push_back(Waiter { token: request.token, client, share, present, called: false, terms });
                     place = Some(line.len() - 1);
                 }
             }
@@ -299,7 +306,7 @@ impl<'a, O: Outside> Rule<'a, O> {
         if growth.called || !self.fits_grown(&growth.token, growth.to) {
             return Ok(true);
         }
-        let heard = self.outside.signal(&growth.token, None)?;
+        let heard = self.outside.signal(&growth.token, growth.client, None)?;
         self.changed = true;
         match (heard, &mut self.state.growth) {
             (Heard::Yes | Heard::Perhaps | Heard::ByNobody, Some(growth)) => {
@@ -323,14 +330,14 @@ impl<'a, O: Outside> Rule<'a, O> {
 
     /// Gives the turn to a waiter that fits: the hold itself, if it takes it without asking and no room is reserved.
     fn give_turn(&mut self, at: usize) -> Result<Turn, O::Error> {
-        let Waiter { token, share, terms, .. } = &self.state.line[at];
-        let (token, share) = (*token, *share);
+        let Waiter { token, client, share, terms, .. } = &self.state.line[at];
+        let (token, client, share) = (*token, *client, *share);
         let Some(Terms { ttl, label }) = terms.clone().filter(|_| may_hand_over(at)) else {
-            let heard = self.outside.signal(&token, None)?;
+            let heard = self.outside.signal(&token, client, None)?;
             return Ok(self.call(at, heard));
         };
         let (fence, ttl) = (self.next_fence()?, ttl.min(CLAIM_WINDOW));
-        let heard = self.outside.signal(&token, Some(Given { fence, ttl, fences: 1 }))?;
+        let heard = self.outside.signal(&token, client, Some(Given { fence, ttl, fences: 1 }))?;
         if !matches!(heard, Heard::Yes | Heard::Perhaps) {
             return Ok(self.call(at, heard));
         }
@@ -364,7 +371,7 @@ impl<'a, O: Outside> Rule<'a, O> {
     /// notified, so that it looks then.
     fn wake_behind(&mut self, from: usize) -> Result<(), O::Error> {
         for waiter in self.state.line.iter().skip(from) {
-            if matches!(self.outside.signal(&waiter.token, None)?, Heard::Yes | Heard::Perhaps) {
+            if matches!(self.outside.signal(&waiter.token, waiter.client, None)?, Heard::Yes | Heard::Perhaps) {
                 break;
             }
         }
@@ -448,7 +455,7 @@ impl<'a, O: Outside> Rule<'a, O> {
         }
         if let Some(presence) = presence {
             let present = self.now + presence.min(LONGEST_PRESENCE);
-            self.state.growth = Some(Growth { token, to, present, called: false });
+            self.state.growth = Some(Growth { token, client: self.outside.client(), to, present, called: false });
             self.changed = true;
         }
         let others = self.state.used - u64::from(self.state.holds[at].share.weight);

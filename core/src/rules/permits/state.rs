@@ -54,6 +54,8 @@ impl Hold {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Waiter {
     pub(super) token: OwnerToken,
+    /// The number of its client, as the store counts them.
+    pub(super) client: u64,
     pub(super) share: Share,
     /// The end of its presence, unless it asks again.
     pub(super) present: Duration,
@@ -74,6 +76,8 @@ pub(super) struct Terms {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Growth {
     pub(super) token: OwnerToken,
+    /// The number of its client, as the store counts them.
+    pub(super) client: u64,
     pub(super) to: Share,
     /// The end of its presence, unless it asks again.
     pub(super) present: Duration,
@@ -115,7 +119,14 @@ impl PermitState {
     /// Returns true if it has neither live holds nor present waiters.
     #[must_use]
     pub fn is_idle(&self, now: Duration) -> bool {
-        self.holds.iter().all(|hold| hold.until <= now) && self.line.iter().all(|waiter| waiter.present <= now)
+        self.idle_at() <= now
+    }
+
+    /// Returns the time at which it is idle if no request arrives before.
+    #[must_use]
+    pub fn idle_at(&self) -> Duration {
+        let ends = self.holds.iter().map(|hold| hold.until);
+        ends.chain(self.line.iter().map(|waiter| waiter.present)).max().unwrap_or_default()
     }
 
     /// Extends a lease to `ttl` from now, never shortens it and never revives it. Looks at this hold alone: no other

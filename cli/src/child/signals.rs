@@ -74,7 +74,9 @@ impl Signals {
 /// Stops this process, once what it said is written; returns when it is continued.
 pub(crate) fn stop_here() {
     crate::messages::flush(Duration::from_millis(50));
-    let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::STOP);
+    // To this thread: a signal to the process may be taken by another thread, and this one would run until that has stopped
+    // it. It would continue the programs then, which it has just stopped.
+    let _ = nix::sys::signal::raise(nix::sys::signal::Signal::SIGSTOP);
 }
 
 /// The set of ignored signals, a bit for each. No safe call returns it; the system's own table of processes has it.

@@ -160,17 +160,21 @@ async fn show_wait(lock: &Lock, progress: &WaitProgress, printer: Printer) {
         }
     }
     let _known_or_not = timeout(A_PLACE, progress.clone().changed()).await;
-    let (text, mut answers) = look_from(lock, place(progress), describe_from).await;
+    let mut known = place(progress);
+    let (text, mut answers) = look_from(lock, known, describe_from).await;
     printer.note(&format!("waiting: {text}"));
     loop {
         sleep(STILL_THERE).await;
-        let (text, answered) = look_from(lock, place(progress), describe_from).await;
+        let place = place(progress);
+        let (text, answered) = look_from(lock, place, describe_from).await;
         match (answers, answered) {
             (true, false) => printer.warn(&format!("still waiting: {text}")),
             (false, true) => printer.note(&format!("the backend answers again; waiting: {text}")),
+            // The first line said nothing of the place.
+            (true, true) if known.is_none() && place.is_some() => printer.note(&format!("waiting: {text}")),
             _ => {}
         }
-        answers = answered;
+        (answers, known) = (answered, known.or(place));
     }
 }
 

@@ -235,6 +235,16 @@ pub(crate) fn state(pid: i32) -> Option<char> {
     stat.rsplit_once(')')?.1.trim_start().chars().next()
 }
 
+/// Whether a process is stopped, or waits for a child that is stopped before it becomes another program: a shell that has
+/// called `vfork` is in no state to be stopped then.
+pub(crate) fn is_stopped(pid: i32) -> bool {
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    match state(pid) {
+        Some('D') => children.split(' ').filter_map(|child| child.parse().ok()).any(|child| state(child) == Some('T')),
+        state => state == Some('T'),
+    }
+}
+
 pub(crate) fn dies(pid: i32) {
     eventually("the process to be gone", || (!is_alive(pid)).then_some(())).unwrap();
 }

@@ -12,7 +12,7 @@ use std::thread;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use tenure_testkit::eventually;
 
-use crate::support::{World, is_alive, state, with_default_signals};
+use crate::support::{World, is_alive, is_stopped, state, with_default_signals};
 
 /// A terminal with a shell in it that has job control.
 struct Shell {
@@ -212,7 +212,7 @@ fn a_worker_stops_its_programs_and_looks_at_leases_before_it_continues_them() {
         let pid = shell.number("pid ");
         shell.types("\x1a");
         shell.shows("Stopped");
-        eventually("the stop", || (state(pid) == Some('T')).then_some(())).unwrap();
+        eventually("the stop", || is_stopped(pid).then_some(())).unwrap();
         let alive = world.text("alive");
         if killed {
             // The lease ends, and the message is another worker's.

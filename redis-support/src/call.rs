@@ -39,6 +39,8 @@ pub(crate) struct Calls {
     pub(crate) keys: Keyspace,
     pub(crate) settings: RedisSettings,
     channel_prefix: String,
+    /// For permits: how fences grow, how long a counter is kept, and what giving the turn takes.
+    pub(crate) permits: PermitTurn,
     /// How fences grow, and how long the counter is kept, in ms; 0 for ever.
     fencing: (&'static str, u64),
     /// Whether the scripts take that for usual.
@@ -49,6 +51,16 @@ pub(crate) struct Calls {
     waits: [OnceLock<(u64, [String; 2])>; 2],
 }
 
+/// How fences of permits grow, and what giving the turn to their next waiters takes.
+#[derive(Clone, Debug)]
+pub(crate) struct PermitTurn {
+    pub(crate) fences: &'static str,
+    /// How long a counter is kept, in ms; 0 for ever.
+    pub(crate) keep: u64,
+    /// As the scripts want it.
+    pub(crate) text: String,
+}
+
 impl Calls {
     pub(crate) fn new(keys: Keyspace, settings: RedisSettings) -> Self {
         let channel_prefix = keys.wake_channel_prefix();
@@ -57,9 +69,12 @@ impl Calls {
             (Fences::ClockSeeded, FenceScope::Node) => ("clock", 0),
             (Fences::Counter, _) => ("counter", 0), // a counter that is forgotten would start again
         };
-        let turn = format!("{};{};{};{CLAIM_MS};{channel_prefix}", fencing.0, fencing.1, settings.fence_floor);
+        let turn = |keep| format!("{};{keep};{};{CLAIM_MS};{channel_prefix}", fencing.0, settings.fence_floor);
+        let keep = if settings.fences == Fences::ClockSeeded { settings.counter_life_ms() } else { 0 };
+        let permits = PermitTurn { fences: fencing.0, keep, text: turn(keep) };
+        let turn = turn(fencing.1);
         let usual_fences = fencing == ("clock", 0) && settings.fence_floor == FenceFloor::NONE;
-        Self { keys, settings, channel_prefix, fencing, usual_fences, turn, waits: Default::default() }
+        Self { keys, settings, channel_prefix, permits, fencing, usual_fences, turn, waits: Default::default() }
     }
 
     /// What the clients' channels begin with.
@@ -68,10 +83,14 @@ impl Calls {
     }
 
     pub(crate) fn acquire(&self, request: &AcquireRequest) -> ScriptCall {
-        // A cluster passes on to its other nodes what a script took for unheard: there, a waiter is woken and asks.
-        let mut call = self.take(&script::ACQUIRE, request, direct(request) && !self.keys.is_over_slots());
+        let mut call = self.take(&script::ACQUIRE, request, direct(request) && self.hands_over());
         self.push_unusual(&mut call.args, request);
         call
+    }
+
+    /// A cluster passes on to its other nodes what a script took for unheard: there, a waiter is woken and asks.
+    pub(crate) fn hands_over(&self) -> bool {
+        !self.keys.is_over_slots()
     }
 
     pub(crate) fn enter(&self, owner: &OwnerId, request: &AcquireRequest) -> ScriptCall {
@@ -153,12 +172,10 @@ impl Calls {
     }
 
     /// In one string what only a busy lock needs: it costs no more than a string.
-    fn push_wait(&self, args: &mut ArgList, request: &AcquireRequest, direct: bool) {
+    pub(crate) fn push_wait(&self, args: &mut ArgList, request: &AcquireRequest, direct: bool) {
         let presence = match request.queue {
             Queueing::None => 0,
-            Queueing::Join { presence, .. } => {
-                u64::try_from(presence.as_millis()).unwrap_or(MAX_PRESENCE_MS).clamp(1, MAX_PRESENCE_MS)
-            }
+            Queueing::Join { presence, .. } => presence_ms(presence),
         };
         let (known, texts) = self.waits[usize::from(presence > 0)]
             .get_or_init(|| (presence, [false, true].map(|direct| self.wait(presence, direct))));
@@ -290,8 +307,13 @@ impl Calls {
     }
 }
 
+/// A presence as the scripts take it: 0 would leave no trace.
+pub(crate) fn presence_ms(presence: Duration) -> u64 {
+    u64::try_from(presence.as_millis()).unwrap_or(MAX_PRESENCE_MS).clamp(1, MAX_PRESENCE_MS)
+}
+
 /// Whether the lock may be given to this waiter without being asked.
-fn direct(request: &AcquireRequest) -> bool {
+pub(crate) fn direct(request: &AcquireRequest) -> bool {
     matches!(request.queue, Queueing::Join { accepts: Handing::Direct, .. })
 }
 
@@ -338,7 +360,7 @@ fn millis(number: i64) -> Option<Duration> {
     u64::try_from(number).ok().map(Duration::from_millis)
 }
 
-fn micros(number: i64) -> Option<Duration> {
+pub(crate) fn micros(number: i64) -> Option<Duration> {
     u64::try_from(number).ok().map(Duration::from_micros)
 }
 
@@ -416,7 +438,7 @@ pub(crate) fn acquisition(reply: &Reply, ttl: Duration, settings: &RedisSettings
 }
 
 /// Why a script gave no fence: the answer shows the floor, or what the counter holds.
-fn no_fence(key: &Reply, shown: &Reply, floor: FenceFloor) -> Error {
+pub(crate) fn no_fence(key: &Reply, shown: &Reply, floor: FenceFloor) -> Error {
     if !shown.bytes().is_ok_and(|shown| shown == floor.to_string().as_bytes()) {
         return damaged(key, shown);
     }
@@ -495,7 +517,7 @@ fn plain_holder(value: &[u8], now: i64, remaining: Option<Duration>) -> Option<H
     }
     let ahead = if ahead.is_empty() { 0 } else { ahead.parse::<i64>().ok()? };
     let began = fence.parse::<i64>().ok()?.checked_sub(ahead)? / 1000;
-    holder(fence, began, label, now, remaining)
+    holder(fence, label, held_for(began, now), remaining)
 }
 
 /// The holder from `[fence, since, label, number of fields, owner]`; `None` for a foreign hash.
@@ -504,14 +526,24 @@ fn entered_holder(items: &[Reply], now: i64, remaining: Option<Duration>) -> Opt
     let text = |item: &Reply| item.bytes().ok().and_then(|bytes| String::from_utf8(bytes.to_vec()).ok());
     let depth = u32::try_from(fields.int().ok()?.checked_sub(4)?).ok()?;
     let owner = text(owner)?.parse().ok()?;
-    let seen = holder(&text(fence)?, text(since)?.parse().ok()?, &text(label)?, now, remaining)?;
+    let began = text(since)?.parse().ok()?;
+    let seen = holder(&text(fence)?, &text(label)?, held_for(began, now), remaining)?;
     Some(seen.with_depth(depth).with_owner(Some(owner)))
 }
 
-/// The holder of a plain lock.
-fn holder(fence: &str, since: i64, label: &str, now: i64, remaining: Option<Duration>) -> Option<Holder> {
+/// What can be seen of a holder.
+pub(crate) fn holder(
+    fence: &str,
+    label: &str,
+    held_for: Option<Duration>,
+    remaining: Option<Duration>,
+) -> Option<Holder> {
     let fence = FencingToken::new(fence.parse().ok()?)?;
-    let held_for = millis(now.saturating_sub(since).max(0)); // the server's clock may step back
     let label = if label.is_empty() { None } else { Label::new(label).ok() };
     Some(Holder::default().with_label(label).with_fence(Some(fence)).with_held_for(held_for).with_remaining(remaining))
+}
+
+/// The time from `since` to `now`, in ms; the server's clock may step back.
+fn held_for(since: i64, now: i64) -> Option<Duration> {
+    millis(now.saturating_sub(since).max(0))
 }

@@ -34,6 +34,18 @@ pub(crate) fn unreadable(key: &[u8], found: &[u8], what: &str) -> Error {
     Error::new(ErrorKind::Damaged, text)
 }
 
+/// The error about a key that ended a script: the counters of a queue, or a hash of permits.
+pub(crate) fn half_read(key: &[u8], found: &[u8]) -> Error {
+    if types_of(key) == ["hash"] {
+        let what =
+            "which is no record of permits; put it back, or delete the key, which ends all holds or waits of the name";
+        return unreadable(key, found, what).half_way();
+    }
+    let what = "which are not the counters of a queue, or the second of them, a fence, is more than a day ahead of the \
+                server's clock; put them back, or delete the key and set limits and pause anew";
+    unreadable(key, found, what)
+}
+
 /// The error about a key of another type, from the answer of the script that asks for the types of `keys`. The earlier writes of
 /// the script that met it stay in effect.
 pub(crate) fn another_type<'a>(keys: impl Iterator<Item = &'a [u8]>, types: Option<&Reply>) -> Error {
@@ -56,7 +68,7 @@ fn types_of(key: &[u8]) -> &'static [&'static str] {
     match &key[end + 1..] {
         [] if key.ends_with(b":{fence}") || key.ends_with(b":{electorate}") => &["string"],
         [.., b':', b'f' | b'n'] => &["string"],
-        [b':', b'x', b':', ..] => &["string"],
+        [b':', b'x', b':', ..] | [b':', _, b':', b'x', b':', ..] => &["string"],
         [.., b':', b'a' | b'm' | b'r' | b'o' | b'i'] => &["hash"],
         _ => &["zset"],
     }
@@ -112,6 +124,12 @@ mod tests {
             ("{tenure:a}:a", "hash"),
             ("{tenure:a}:f", "string"),
             ("{tenure:a}:x:AAAAAAAAAAAAAAAAAAAAAA", "string"),
+            ("{tenure:a}:s:x:AAAAAAAAAAAAAAAAAAAAAA", "string"),
+            ("{tenure:a}:s:f", "string"),
+            ("{tenure:a}:s:r", "hash"),
+            ("{tenure:a}:r:a", "hash"),
+            ("{tenure:a}:r:h", "zset"),
+            ("{tenure:a}:r:g", "zset"),
             ("tenure:{fence}", "string"),
             ("tenure:{electorate}", "string"),
             ("tenure:{dq}", "zset"),

@@ -9,6 +9,9 @@
 //! | `{tenure:orders/42}:a` | their terms, if they take the lock without asking |
 //! | `{tenure:orders/42}:x:<token>` | an abandoned token |
 //! | `{tenure:orders/42}:f` | its fence counter ([`FenceScope::Name`], and votes in a quorum) |
+//! | `{tenure:orders/42}:s:` and `r h g q w a` | the semaphore of that name; the scripts of permits describe each |
+//! | `{tenure:orders/42}:s:x:<token>`, `:s:f` | an abandoned token of it, and its fence counter |
+//! | `{tenure:orders/42}:r:` and the same | the read-write lock of that name |
 //! | `tenure:{electorate}` | which quorum the server votes in |
 //! | `tenure:{fence}` | the fence counter of all names ([`FenceScope::Node`]) |
 //! | `tenure:wake:<client>` | a channel, not a key: wake-ups for the waiters of one client |
@@ -26,6 +29,7 @@
 //! and a group shares a slot with its own list of names: the script that stores the message also adds the queue to the
 //! list.
 
+mod permits;
 mod queues;
 
 use std::ops::RangeInclusive;
@@ -160,6 +164,11 @@ impl Keyspace {
             }),
             FenceScope::Name => self.push_own_fence(keys, name),
         }
+    }
+
+    /// Whether all names have one counter.
+    pub(crate) fn has_one_counter(&self) -> bool {
+        self.scope == FenceScope::Node
     }
 
     /// The counter of this name alone.

@@ -15,6 +15,7 @@
 //! | `servers`, `sentinel`, `cluster`, `slot` | the server that a request goes to |
 //! | `link` | when to replace a connection |
 //! | `lock`, `reentrant`, `voting` | the requests of locks, and which releases may be one command |
+//! | `permit` | the requests of semaphores and read-write locks |
 //! | `queue` | the requests of delay queues |
 //! | `nodes`, `seats` | the servers of a quorum, of which some may be down |
 //! | `check`, `doctor`, `census` | the check of a server before its first use, its health, and its held locks |
@@ -32,6 +33,7 @@ mod keyspace;
 mod link;
 mod lock;
 mod nodes;
+mod permit;
 #[cfg(test)]
 mod properties;
 mod queue;

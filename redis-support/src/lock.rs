@@ -33,7 +33,10 @@ use crate::servers::{Placement, Servers};
 use crate::settings::Fences;
 
 /// How many leases one renewal script carries.
-const RENEW_BATCH: usize = 100;
+pub(crate) const RENEW_BATCH: usize = 100;
+
+/// The ttls that a server can keep.
+pub(crate) const TTLS: TtlRange = TtlRange { min: Ttl::MIN, max: Ttl::MAX, granularity: Duration::from_millis(1) };
 
 /// A connected driver, over any client library. Clones share the connections.
 ///
@@ -42,6 +45,7 @@ const RENEW_BATCH: usize = 100;
 ///
 /// * a cluster redirects the request;
 /// * a lock is freed: one for every 256 dead waiters in front of the others;
+/// * permits: one for every 256 leases that have ended or waiters that are absent, and for every 16 waiters that fit now;
 /// * a client began to wait for a lock that the driver tried to release by one command
 ///   ([`DELIFEQ`](https://valkey.io/commands/delifeq/), Valkey 9);
 /// * the server does not know the script (a restart, a failover, `SCRIPT FLUSH`): the driver then sends the whole
@@ -81,6 +85,7 @@ impl<D: Dialer> From<Driver<D>> for Backend {
     fn from(driver: Driver<D>) -> Self {
         let all = Arc::new(driver);
         let backend = Self::new(Arc::clone(&all) as _).with_reentrant(Arc::clone(&all) as _);
+        let backend = backend.with_permits(Arc::clone(&all) as _);
         let backend = backend.with_doctor(Arc::clone(&all) as _).with_census(Arc::clone(&all) as _);
         backend.with_queue(Arc::clone(&all) as _).with_queue_admin(all)
     }
@@ -211,11 +216,7 @@ impl<D: Dialer> Driver<D> {
     async fn damage(&self, met: Met, call: ScriptCall) -> Error {
         let inner = &*self.0;
         match met {
-            Met::Unreadable { key, found } => {
-                let what = "which are not the counters of a queue, or the second of them, a fence, is more than a day ahead of the \
-                            server's clock; put them back, or delete the key and set limits and pause anew";
-                damage::unreadable(key.as_bytes(), found.as_bytes(), what)
-            }
+            Met::Unreadable { key, found } => damage::half_read(key.as_bytes(), found.as_bytes()),
             Met::AnotherType => {
                 let asked = ScriptCall { script: &script::TYPES, args: ArgList::default(), ..call };
                 let types = inner.servers.run(&asked).await;
@@ -332,8 +333,7 @@ impl<D: Dialer> DistributedLock for Driver<D> {
     fn capabilities(&self) -> LockCapabilities {
         let settings = &self.0.calls.settings;
         let (exclusion, fencing) = self.promises();
-        let ttls = TtlRange { min: Ttl::MIN, max: Ttl::MAX, granularity: Duration::from_millis(1) };
-        LockCapabilities::new(exclusion, fencing, Waiting::Fifo, ttls)
+        LockCapabilities::new(exclusion, fencing, Waiting::Fifo, TTLS)
             .with_max_waiters(Some(settings.max_waiters))
             .with_renew_batch(RENEW_BATCH)
             .with_max_fences(FENCES)

@@ -79,12 +79,15 @@ parts! {
     "part/line.lua"
     "part/look.lua"
     "part/now.lua"
+    "part/place.lua"
     "part/refusal.lua"
     "part/serve.lua"
     "part/try.lua"
     "part/turn.lua"
     "part/vote_fence.lua"
     "part/wish.lua"
+    "permit/part/record.lua"
+    "permit/part/serve.lua"
     "queue/part/behind.lua"
     "queue/part/bury.lua"
     "queue/part/clock.lua"
@@ -134,6 +137,14 @@ scripts! {
     RAISE = "raise": "raise";
     ENROLL = "enroll": "enroll";
     RIGHTS = "rights": "rights";
+    PERMIT_ACQUIRE = "permit_acquire": "permit/acquire";
+    PERMIT_RELEASE = "permit_release": "permit/release";
+    PERMIT_ABANDON = "permit_abandon": "permit/abandon";
+    PERMIT_RESIZE = "permit_resize": "permit/resize";
+    PERMIT_EVICT = "permit_evict": "permit/evict";
+    PERMIT_PASS = "permit_pass": "permit/pass";
+    PERMIT_RENEW = "permit_renew": "permit/renew";
+    PERMIT_INSPECT = "permit_inspect": "permit/inspect";
     QUEUE_PUSH = "queue_push": "queue/push";
     QUEUE_TURN = "queue_turn": "queue/turn";
     QUEUE_EXTEND = "queue_extend": "queue/extend";

@@ -19,6 +19,7 @@ mod lock_model;
 mod locks;
 mod long_answers;
 mod overtaken;
+mod permit_model;
 mod queue_cost;
 mod queue_damage;
 mod queue_faults;

@@ -19,7 +19,7 @@ pub(crate) struct Wire(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     connection: Mutex<RespClient>,
-    edit: Option<Edit>,
+    edits: Vec<Edit>,
     /// Which script ran last, and how often in a row: with something wrong in one that goes on where it ended, it may never say that
     /// it is done.
     last: Mutex<(&'static str, u64)>,
@@ -98,16 +98,16 @@ impl Wire {
         Self::with(server, None)
     }
 
-    /// A connection whose scripts have this wrong, in each that has such a place.
-    pub(crate) fn with(server: &RedisServer, edit: Option<Edit>) -> Self {
-        Self::with_delifeq(server, edit, Delifeq::AsItIs)
+    /// A connection whose scripts have these changes, in each that has such a place.
+    pub(crate) fn with(server: &RedisServer, edits: impl IntoIterator<Item = Edit>) -> Self {
+        Self::with_delifeq(server, edits, Delifeq::AsItIs)
     }
 
     /// And this becomes of the command of a release that nobody waits for.
-    pub(crate) fn with_delifeq(server: &RedisServer, edit: Option<Edit>, delifeq: Delifeq) -> Self {
-        let connection = Mutex::new(server.connect().unwrap());
+    pub(crate) fn with_delifeq(server: &RedisServer, edits: impl IntoIterator<Item = Edit>, delifeq: Delifeq) -> Self {
+        let (connection, edits) = (Mutex::new(server.connect().unwrap()), edits.into_iter().collect());
         let (last, by_value, scripts, listen) = Default::default();
-        Self(Arc::new(Inner { connection, edit, last, delifeq, by_value, scripts, listen }))
+        Self(Arc::new(Inner { connection, edits, last, delifeq, by_value, scripts, listen }))
     }
 
     /// A driver over this connection.
@@ -135,8 +135,7 @@ impl Wire {
             return Ok(Reply::Int(0));
         }
         self.0.by_value.fetch_add(u64::from(!key.contains("%rights")), Ordering::Relaxed);
-        let edit = self.0.edit.as_ref().filter(|edit| edit.concerns(DELIFEQ));
-        let source = edit.map_or(DELIFEQ.to_owned(), |edit| DELIFEQ.replacen(&edit.from, &edit.to, 1));
+        let source = self.edited(DELIFEQ).unwrap_or_else(|| DELIFEQ.to_owned());
         let emulated = || self.call(&["EVAL", &source, "1", key, value].map(str::as_bytes));
         let lost = || ExecError::SentUnknown { message: "the reply was lost".into(), source: None };
         match self.0.delifeq {
@@ -163,10 +162,18 @@ impl Wire {
             assert!(last.1 < MOST_IN_A_ROW, "{name} is sent without end");
         }
         self.0.scripts.fetch_add(u64::from(name == "release"), Ordering::Relaxed);
-        match self.0.edit.as_ref().filter(|edit| edit.concerns(source)) {
+        match self.edited(source) {
             None => self.call(&[&[&b"EVALSHA"[..], digest], rest].concat()),
-            Some(edit) => self.call(&[&[b"EVAL", source.replacen(&edit.from, &edit.to, 1).as_bytes()], rest].concat()),
+            Some(edited) => self.call(&[&[b"EVAL", edited.as_bytes()], rest].concat()),
         }
+    }
+
+    /// The source with the changes in it; `None` if none concerns it.
+    fn edited(&self, source: &str) -> Option<String> {
+        let edits = self.0.edits.iter().filter(|edit| edit.concerns(source));
+        edits.fold(None, |edited: Option<String>, edit| {
+            Some(edited.as_deref().unwrap_or(source).replacen(&edit.from, &edit.to, 1))
+        })
     }
 
     fn info(&self) -> Result<Reply, ExecError> {

@@ -5,33 +5,13 @@
 local POLL = 500 -- how often a lock of a foreign client, which sends no wake-ups, is checked, in ms
 local place, own = -1, flag_of(value)
 if presence > 0 then
-  local life, left = math.max(60000, 4 * presence), -1
   if waiting > 0 then
     -- @include part/bury.lua
     if dead[1] then waiting = redis.call('ZCARD', Q) end
-    if waiting > 0 then left = redis.call('PTTL', Q) end
   end
   if waiting >= max_waiters and not redis.call('ZSCORE', Q, member) then return {-2} end
-  -- Its time of arrival orders it, unless the clock did not advance or was set back. This comes before all other writes: a
-  -- script that has written is not refused for want of memory.
-  local comes = redis.call('ZADD', Q, 'NX', now, member) == 1
-  if left < life / 2 then -- it lasts for longer than needed, so that few have to do this
-    local refused = redis.pcall('PEXPIRE', Q, life)
-    if type(refused) == 'table' then
-      if comes then redis.call('ZREM', Q, member) end -- no key without an end is left where the right to it is missing
-      return refusal(refused, 'PEXPIRE')
-    end
-  end
-  place = waiting > 0 and redis.call('ZRANK', Q, member) or 0
-  if comes and place ~= waiting then
-    local last = redis.call('ZRANGE', Q, -1, -1, 'WITHSCORES')
-    redis.call('ZADD', Q, string.format('%.0f', last[2] + 1), member)
-    place = waiting
-  end
-  redis.call('ZADD', W, now_ms + presence, member)
-  if left < life / 2 then redis.call('PEXPIRE', W, life) end
-  if comes then redis.call('HSET', D, member, direct == '1' and ttl .. ';' .. label or '') end
-  if left < life / 2 then redis.call('PEXPIRE', D, life) end
+  local present, text = now_ms + presence, direct == '1' and ttl .. ';' .. label or ''
+  -- @include part/place.lua
   if own == '-' then redis.call('SETRANGE', K, 23, 'w') end
 end
 local recheck

@@ -45,7 +45,7 @@ pub(crate) const TTLS: TtlRange = TtlRange { min: Ttl::MIN, max: Ttl::MAX, granu
 ///
 /// * a cluster redirects the request;
 /// * a lock is freed: one for every 256 dead waiters in front of the others;
-/// * permits: one for every 256 leases that have ended or waiters that are absent, and for every 16 waiters that fit now;
+/// * permits: one for every 256 leases that have ended or waiters that are absent, and for every 8 waiters that fit now;
 /// * a client began to wait for a lock that the driver tried to release by one command
 ///   ([`DELIFEQ`](https://valkey.io/commands/delifeq/), Valkey 9);
 /// * the server does not know the script (a restart, a failover, `SCRIPT FLUSH`): the driver then sends the whole

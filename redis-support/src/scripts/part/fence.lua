@@ -13,7 +13,12 @@ local function next_fence()
   if least > most then return nil, floor end
   if fences == 'clock' then fence, text = now_us, now end
   -- Usually the clock is ahead of the counter, and one command is enough.
-  local found = redis.call('SET', F, text, 'GET')
+  local found
+  if keep == '0' then
+    found = redis.call('SET', F, text, 'GET')
+  else
+    found = redis.call('SET', F, text, 'PX', keep, 'GET')
+  end
   local last = tonumber(found or least)
   if last and last < least then last = least end
   if not (last and last + 8 <= fence) then
@@ -29,8 +34,8 @@ local function next_fence()
     end
     -- The command above has overwritten the counter, which must neither go back nor lose what shows its damage.
     redis.call('SET', F, kept)
+    if keep ~= '0' then redis.call('PEXPIRE', F, keep) end
     if not sound then fence, text = nil, string.sub(found, 1, 64) end
   end
-  if keep ~= '0' then redis.call('PEXPIRE', F, keep) end
   return fence, text, count
 end

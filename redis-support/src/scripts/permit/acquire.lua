@@ -15,7 +15,7 @@ local fences, keep, floor, label = ARGV[6], ARGV[7], ARGV[8], ARGV[9] or ''
 -- @include part/fence.lua
 local seen = redis.call('HMGET', R, 'u', 'g', token)
 local others, used = redis.call('EXISTS', X, Q, H), tonumber(seen[1] or '0')
-local life, after = math.max(60000, 4 * ttl), (used or 0) + weight
+local life, after = math.max(120000, 4 * ttl), (used or 0) + weight
 -- The usual case: no waiters, no hold of the token, no ended lease, and the share fits. It needs no function of the others.
 if not seen[2] and not seen[3] and used and others == (used > 0 and 1 or 0) and weight + 0 > 0 and after <= capacity + 0 then
   local first, left = used > 0 and redis.call('ZRANGE', H, '0', '0', 'WITHSCORES'), -1

@@ -14,11 +14,14 @@ for _, token in ipairs(ended) do
   used = used - (tonumber(string.match(redis.call('HGET', R, token) or '', '^%d+;(%d+);') or '0'))
 end
 local tokens = most > 0 and redis.call('ZRANGE', G, '0', #ended + most - 1) or {}
-for _, token in ipairs(tokens) do
-  local ends = tonumber(redis.call('ZSCORE', H, token) or '0')
-  if ends > now_us and #seen < 3 + 2 * most then
-    seen[#seen + 1] = ends
-    seen[#seen + 1] = redis.call('HGET', R, token) or ''
+for from = 1, #tokens, 256 do
+  local texts = redis.call('HMGET', R, unpack(tokens, from, math.min(from + 255, #tokens)))
+  for i, text in ipairs(texts) do
+    local ends = tonumber(redis.call('ZSCORE', H, tokens[from + i - 1]) or '0')
+    if ends > now_us and #seen < 3 + 2 * most then
+      seen[#seen + 1] = ends
+      seen[#seen + 1] = text or ''
+    end
   end
 end
 seen[1] = used

@@ -8,7 +8,8 @@ local ttl = ARGV[1]
 -- @include part/refusal.lua
 -- @include part/answer.lua
 -- @include part/now.lua
-local others, life, written = {}, math.max(60000, 4 * ttl), false
+local SPAN = 30000000 -- in µs: a quarter of the shortest life of a key
+local others, life, written = {}, math.max(120000, 4 * ttl), false
 for i = 1, #ARGV - 1 do
   local H, token = KEYS[3 * i - 1], ARGV[i + 1]
   local ends = redis.pcall('ZSCORE', H, token)
@@ -18,8 +19,10 @@ for i = 1, #ARGV - 1 do
   if not ends or type(ends) == 'table' or ends + 0 <= now_us then
     others[i] = 0
   else
-    local left = redis.call('PTTL', H)
-    if not written or left < life / 2 then
+    -- The keys last for two of these spans after the last look at least, so one look in each is enough.
+    local number = math.floor((now_us + 1000 * ttl) / SPAN)
+    local left = (not written or number > math.floor(ends / SPAN)) and redis.call('PTTL', H)
+    if left and (not written or left < life / 2) then
       for key = 3 * i - 2, 3 * i do redis.call('PEXPIRE', KEYS[key], math.max(left, life)) end
       written = true
     end

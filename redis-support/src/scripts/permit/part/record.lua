@@ -56,7 +56,7 @@ end
 
 -- Makes the keys last for twice as long as a lease at least, so that few have to do this.
 local function outlast(ttl)
-  local longest = math.max(60000, 4 * ttl)
+  local longest = math.max(120000, 4 * ttl)
   if redis.call('PTTL', R) < longest / 2 then
     redis.call('PEXPIRE', R, longest)
     redis.call('PEXPIRE', H, longest)
@@ -64,13 +64,13 @@ local function outlast(ttl)
   end
 end
 
--- Adds a hold whose lease ends then.
-local function add(token, hold, ends)
+-- Adds a hold whose lease ends then. If it follows others of the same run, the keys last long enough.
+local function add(token, hold, ends, follows)
   used, holders = used + hold.weight, holders + 1
   write(token, hold)
   redis.call('ZADD', H, ends, token)
   redis.call('ZADD', G, hold.fence, token)
-  outlast(hold.ttl)
+  if not follows then outlast(hold.ttl) end
 end
 
 -- Makes a lease end then, never earlier than it did.

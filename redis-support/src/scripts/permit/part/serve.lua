@@ -2,7 +2,7 @@
 -- what the clients' wake-up channels begin with.
 -- Declares at, how many waiters at the front were notified, or ask now, and still fit; reserved, their weight; least, the least
 -- capacity that one of them named; more, 1 if one run notified as many as it may, and permit_pass has to continue.
-local at, reserved, least, even, known, more, turns = 0, 0, math.huge, true, nil, 0, 16
+local at, reserved, least, even, known, more, turns = 0, 0, math.huge, true, nil, 0, 8
 
 -- The terms of a waiter, or nil.
 local function parse_terms(text)
@@ -54,27 +54,39 @@ local function call_growth()
   return false
 end
 
+-- Fences that are left of those that one command reserved, for holds that are handed over one after the other.
+local newest, newest_text, spare = nil, nil, 0
+
 -- Gives the turn to a waiter that fits: the hold itself, if it takes it without asking and is the first; or a wake-up, and then
--- it has the claim window to ask. Returns false if it left the line, with its hold or because its client does not listen.
+-- it has the claim window to ask. Returns false if it has to leave the line, with its hold or because its client does not
+-- listen.
 local function give_turn(member, terms)
+  local follows = spare > 0
   turns = turns - 1
-  local number, fence
-  if at == 0 and terms.ttl ~= '0' then number, fence = next_fence() end
-  if not number then -- also if there is no fence: it asks, and learns what is wrong
-    if not publish(member, '') then
-      drop(member)
-      return false
-    end
+  if at > 0 or terms.ttl == '0' then
+    newest = nil
+  elseif follows then
+    newest, spare = newest + 1, spare - 1
+    newest_text = string.format('%.0f', newest)
+  else
+    newest, newest_text, spare = next_fence()
+    spare = newest and spare - 1 or 0
+  end
+  if not newest then -- also if there is no fence: it asks, and learns what is wrong
+    spare = 0
+    if not publish(member, '') then return false end
     redis.call('HSET', D, member, form_terms(terms.weight, terms.capacity, '1', terms.ttl, terms.label))
     redis.call('ZADD', W, 'LT', now_us + 1000 * claim, member)
     return true
   end
   -- Written before it is sent: a waiter that receives the hold has it.
   local token, span = string.sub(member, 1, 22), math.min(terms.ttl, claim)
-  drop(member)
-  add(token, {fence = fence, weight = terms.weight, capacity = terms.capacity, since = now, ttl = span, handed = '1', step = '0',
-    label = terms.label}, now_us + 1000 * span)
-  if not publish(member, ';' .. fence .. ';' .. now .. ';' .. span .. ';1') then remove(token, terms.weight) end
+  add(token, {fence = newest_text, weight = terms.weight, capacity = terms.capacity, since = now, ttl = span, handed = '1', step = '0',
+    label = terms.label}, now_us + 1000 * span, follows)
+  if not publish(member, ';' .. newest_text .. ';' .. now .. ';' .. span .. ';1') then
+    remove(token, terms.weight)
+    spare = 0 -- perhaps with the keys
+  end
   return false
 end
 
@@ -83,6 +95,7 @@ end
 local function serve(asker)
   if growth and call_growth() then return end
   local last = at
+  spare = 0 -- other fences may have been given since
   repeat
     local waiters = redis.call('ZRANGE', Q, at, last)
     local texts = waiters[1] and redis.call('HMGET', D, '#', unpack(waiters))
@@ -97,10 +110,11 @@ local function serve(asker)
         texts = waiters[1] and redis.call('HMGET', D, '#', unpack(waiters))
       end
     end
+    local gone = {}
     for i, member in ipairs(waiters) do
       local terms = parse_terms(texts[i + 1])
       if not terms then
-        drop(member) -- a foreign hand changed it: its client asks again
+        gone[#gone + 1] = member -- a foreign hand changed it: its client asks again
       else
         local limit = math.min(least, terms.capacity)
         if not has_room(at, reserved + terms.weight, limit) then
@@ -115,9 +129,12 @@ local function serve(asker)
         if called or give_turn(member, terms) then
           even = even and (at == 0 or terms.capacity == least)
           at, reserved, least = at + 1, reserved + terms.weight, limit
+        else
+          gone[#gone + 1] = member
         end
       end
     end
+    if gone[1] then drop(unpack(gone)) end
     last = at + 15
   until not waiters[1]
   -- A long front is remembered, so that the next request need not look at each of them.

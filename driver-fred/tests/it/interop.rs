@@ -3,8 +3,11 @@
 use std::time::Duration;
 
 use crate::common::server;
-use tenure_core::driver::{Backend, ForceReleased};
-use tenure_core::{Client, ErrorKind, OwnerId};
+use tenure_core::driver::{
+    AcquireRequest, Acquisition, Backend, Family, ForceReleased, Handing, PermitHold, PermitRequest, Queueing,
+    Released, Share, Signal, Ttl,
+};
+use tenure_core::{Client, ErrorKind, LockName, OwnerId, OwnerToken};
 use tenure_fred::FredDriver;
 use tenure_redis::RedisDriver;
 use tenure_testkit::RedisServer;
@@ -37,6 +40,32 @@ async fn what_one_holds_the_other_finds_busy_and_can_inspect_and_free() {
         assert!(next.fence() > fence, "the fences of both come from one counter");
         next.release().await.unwrap();
     }
+}
+
+/// A semaphore of two units, held through one library each; a release through one hands the hold to a waiter of the other.
+#[tokio::test]
+async fn permits_of_both_are_the_same_permits() {
+    let server = server();
+    let fred = Backend::from(FredDriver::connect(&format!("fred+{}", server.url())).await.unwrap());
+    let redis = Backend::from(RedisDriver::connect(&server.url()).await.unwrap());
+    let [fred, redis] = [&fred, &redis].map(|backend| backend.permits().unwrap());
+    let name = LockName::new("seats").unwrap();
+    let (share, ttl) = (Share { weight: 1, capacity: 2 }, Ttl::new(LONG).unwrap());
+    let request = |queue| {
+        let lock = AcquireRequest::new(name.clone(), OwnerToken::random(), ttl).with_queue(queue);
+        let request = PermitRequest::new(Family::Semaphore, share, lock);
+        (PermitHold::new(Family::Semaphore, name.clone(), request.lock.token), request)
+    };
+    let ((first, one), (_, two)) = (request(Queueing::None), request(Queueing::None));
+    let (waits, next) = request(Queueing::Join { presence: LONG, accepts: Handing::Direct });
+    assert!(matches!(fred.acquire(&one).await.unwrap(), Acquisition::Granted(_)));
+    assert!(matches!(redis.acquire(&two).await.unwrap(), Acquisition::Granted(_)));
+    let mut watch = fred.watch(&waits).await.unwrap();
+    assert!(matches!(fred.acquire(&next).await.unwrap(), Acquisition::Busy(_)));
+    assert_eq!(redis.release(&first).await.unwrap(), Released::Released, "whichever the library");
+    let signal = tokio::time::timeout(LONG, watch.next()).await.expect("it is notified");
+    assert!(matches!(signal, Signal::Handed(_)), "{signal:?}");
+    assert_eq!(fred.inspect(Family::Semaphore, &name, 9).await.unwrap().holders.len(), 2);
 }
 
 #[tokio::test]

@@ -20,6 +20,7 @@ mod locks;
 mod long_answers;
 mod overtaken;
 mod permit_model;
+mod permits;
 mod queue_cost;
 mod queue_damage;
 mod queue_faults;

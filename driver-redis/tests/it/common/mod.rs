@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::driver::{
-    AcquireRequest, Acquisition, Backend, Begun, Busy, DistributedLock, Grant, Handing, Hold, QueueAdmin, Queueing,
-    ReentrantEntry, ReentrantLock, Ttl, Watch,
+    AcquireRequest, Acquisition, Backend, Begun, Busy, DistributedLock, Grant, Handing, Hold, Permits, QueueAdmin,
+    Queueing, ReentrantEntry, ReentrantLock, Ttl, Watch,
 };
 use tenure_core::{Label, LockName, OwnerId, OwnerToken};
 use tenure_redis::{RedisConfig, RedisDriver};
@@ -32,6 +32,7 @@ pub(crate) const PLACES: [&str; 3] = ["~tenure:*", "~{tenure:*", "&tenure:*"];
 pub(crate) struct Client {
     pub(crate) locks: Arc<dyn DistributedLock>,
     pub(crate) reentrant: Arc<dyn ReentrantLock>,
+    pub(crate) permits: Arc<dyn Permits>,
     pub(crate) queues: Arc<dyn QueueAdmin>,
 }
 
@@ -49,6 +50,7 @@ impl Client {
         Self {
             locks: Arc::clone(backend.locks()),
             reentrant: Arc::clone(backend.reentrant().unwrap()),
+            permits: Arc::clone(backend.permits().unwrap()),
             queues: Arc::clone(backend.queue_admin().unwrap()),
         }
     }

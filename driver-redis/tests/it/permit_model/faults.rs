@@ -65,5 +65,8 @@ pub(crate) const SEEDED: &[Seeded] = &[
         "holders, settled = holders - #ended, #ended < budget",
         "holders = holders - #ended",
     ),
+    seeded("a fence is given twice", "newest, spare = newest + 1, spare - 1", "spare = spare - 1"),
+    seeded("a fence of an earlier run is given", "  spare = 0 -- other fences may have been given since\n", ""),
+    seeded("a waiter that left keeps its place", "if gone[1] then drop(unpack(gone)) end", ""),
     seeded("an ended lease is seen", "if ends > now_us and #seen", "if #seen"),
 ];

@@ -85,10 +85,7 @@ impl<'a> Lab<'a> {
             ("local most = 1024", format!("local most = {MOST_HOLDERS}")),
             ("(used < 1024 or", "(false or".into()),
             ("('ZCARD', H) < 1024)", format!("('ZCARD', H) < {MOST_HOLDERS})")),
-            (
-                "more, turns = 0, 0, math.huge, true, nil, 0, 16",
-                "more, turns = 0, 0, math.huge, true, nil, 0, 2".into(),
-            ),
+            ("more, turns = 0, 0, math.huge, true, nil, 0, 8", "more, turns = 0, 0, math.huge, true, nil, 0, 2".into()),
             ("local budget = 256", "local budget = 2".into()),
             ("at >= 8 and", "at >= 1 and".into()),
         ];

@@ -4,11 +4,11 @@ use async_trait::async_trait;
 use tenure_core::driver::{Census, CensusCapabilities, CensusOrder, CensusPlace, HeldLock, HeldPage};
 use tenure_core::{Error, ErrorKind, LockName, Result};
 use tokio_postgres::Row;
-use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 
 use crate::connection::Parameter;
 use crate::driver::PostgresDriver;
+use crate::error::lacks_a_function;
 use crate::locks::{column, inspection_of};
 
 const HELD: &str = "SELECT * FROM tenure.held($1, $2)";
@@ -54,11 +54,5 @@ fn behind(row: &Row) -> Result<CensusPlace> {
 }
 
 fn reported(error: Error) -> Error {
-    let source = std::error::Error::source(&error).and_then(|source| source.downcast_ref::<tokio_postgres::Error>());
-    match source.and_then(tokio_postgres::Error::code) {
-        Some(code) if *code == SqlState::UNDEFINED_FUNCTION => {
-            Error::new(ErrorKind::Misconfigured, ADD).with_source(error)
-        }
-        _ => error,
-    }
+    if lacks_a_function(&error) { Error::new(ErrorKind::Misconfigured, ADD).with_source(error) } else { error }
 }

@@ -84,6 +84,7 @@ impl From<PostgresDriver> for Backend {
         let queue = Arc::new(PostgresQueue::new(driver.connections.clone()));
         Self::new(driver.clone())
             .with_reentrant(driver.clone())
+            .with_permits(driver.clone())
             .with_queue(queue.clone())
             .with_queue_admin(queue)
             .with_census(driver.clone())

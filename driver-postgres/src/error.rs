@@ -107,6 +107,12 @@ pub(crate) fn takes_no_writes(error: &Error) -> bool {
     })
 }
 
+/// Whether a function that the statement calls is missing.
+pub(crate) fn lacks_a_function(error: &Error) -> bool {
+    let reported = std::error::Error::source(error).and_then(|source| source.downcast_ref::<tokio_postgres::Error>());
+    reported.and_then(tokio_postgres::Error::code) == Some(&SqlState::UNDEFINED_FUNCTION)
+}
+
 /// Whether the server gave a statement up since another transaction kept a row or table locked.
 pub(crate) fn waited_for_a_lock(error: &Error) -> bool {
     let reported = std::error::Error::source(error).and_then(|source| source.downcast_ref::<tokio_postgres::Error>());

@@ -1,4 +1,4 @@
-//! Locks and delay queues in an existing PostgreSQL database, for [tenure](https://docs.rs/tenure).
+//! Locks, semaphores, read-write locks and delay queues in an existing PostgreSQL database, for [tenure](https://docs.rs/tenure).
 
 mod census;
 mod config;
@@ -8,6 +8,7 @@ mod driver;
 mod error;
 mod line;
 mod locks;
+mod permits;
 mod queue;
 mod record;
 mod schema;
@@ -17,7 +18,7 @@ mod tls;
 
 pub use config::{Install, PostgresConfig};
 pub use driver::PostgresDriver;
-pub use schema::{census_sql, install_sql};
+pub use schema::{census_sql, install_sql, permits_sql};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

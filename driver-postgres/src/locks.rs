@@ -20,7 +20,7 @@ use crate::record::Record;
 use crate::span::{micros, of_micros};
 
 /// The most renewals of one statement.
-const RENEW_BATCH: usize = 200;
+pub(crate) const RENEW_BATCH: usize = 200;
 /// The most consecutive fences of one grant.
 const MOST_FENCES: u32 = 1024;
 
@@ -42,12 +42,7 @@ impl DistributedLock for PostgresDriver {
     }
 
     fn capabilities(&self) -> LockCapabilities {
-        let exclusion = match self.installed.logged {
-            true => Exclusion::LossyFailover,
-            false => Exclusion::OnePrimary,
-        };
-        let ttl = TtlRange { min: Ttl::MIN, max: self.installed.longest, granularity: Duration::from_millis(1) };
-        LockCapabilities::new(exclusion, Fencing::ClockSeeded, Waiting::Fifo, ttl)
+        LockCapabilities::new(self.exclusion(), Fencing::ClockSeeded, Waiting::Fifo, self.ttls())
             .with_max_waiters(Some(self.caps().max_waiters))
             .with_renew_batch(RENEW_BATCH)
             .with_max_fences(MOST_FENCES)
@@ -152,8 +147,23 @@ impl ReentrantLock for PostgresDriver {
 }
 
 impl PostgresDriver {
+    /// The events that can bring two holders.
+    pub(crate) fn exclusion(&self) -> Exclusion {
+        if self.installed.logged { Exclusion::LossyFailover } else { Exclusion::OnePrimary }
+    }
+
+    /// The leases that the schema was made for.
+    pub(crate) fn ttls(&self) -> TtlRange {
+        TtlRange { min: Ttl::MIN, max: self.installed.longest, granularity: Duration::from_millis(1) }
+    }
+
     /// Renews leases in one statement, and in another one if a row was locked for long: that one leaves locked rows out.
-    async fn renew_all(&self, first: &LockName, statement: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Row>> {
+    pub(crate) async fn renew_all(
+        &self,
+        first: &LockName,
+        statement: &str,
+        parameters: &[Parameter<'_>],
+    ) -> Result<Vec<Row>> {
         let ask = async |waits: bool| {
             let mut all = parameters.to_vec();
             all.push((&waits, Type::BOOL));
@@ -235,12 +245,7 @@ impl PostgresDriver {
                 let text = format!("the queue of this lock is full: it has {} waiters", self.caps().max_waiters);
                 Err(Error::new(ErrorKind::LimitReached, text))
             }
-            -3 => {
-                let left = of_micros(record.int8(5).ok_or_else(odd)?);
-                let text =
-                    format!("the server was restarted without its leases, and grants none for another {left:.1?}");
-                Err(Error::new(ErrorKind::Unavailable, text))
-            }
+            -3 => Err(forgotten(of_micros(record.int8(5).ok_or_else(odd)?))),
             -4 => {
                 let text = format!("the owner has entered {} times already, the maximum depth", self.caps().max_depth);
                 Err(Error::new(ErrorKind::LimitReached, text))
@@ -292,27 +297,36 @@ impl PostgresDriver {
     }
 }
 
+/// The refusal of a server that has forgotten its leases.
+pub(crate) fn forgotten(left: Duration) -> Error {
+    let text = format!("the server was restarted without its leases, and grants none for another {left:.1?}");
+    Error::new(ErrorKind::Unavailable, text)
+}
+
 pub(crate) fn column<'a, T: FromSql<'a>>(row: &'a Row, at: usize) -> Result<T> {
     row.try_get(at).map_err(|error| odd().with_source(error))
 }
 
 /// The one value of the one row.
-fn only<'a, T: FromSql<'a>>(rows: &'a [Row]) -> Result<T> {
+pub(crate) fn only<'a, T: FromSql<'a>>(rows: &'a [Row]) -> Result<T> {
     column(rows.first().ok_or_else(odd)?, 0)
 }
 
-fn fence_of(number: i64) -> Result<FencingToken> {
+pub(crate) fn fence_of(number: i64) -> Result<FencingToken> {
     u64::try_from(number).ok().and_then(FencingToken::new).ok_or_else(odd)
 }
 
 /// The rest of each lease, in the order of the names; a failure applies to all of them.
-fn renewed<'a>(rows: Result<Vec<Row>>, names: impl ExactSizeIterator<Item = &'a LockName>) -> Vec<Result<Renewed>> {
+pub(crate) fn renewed<'a>(
+    rows: Result<Vec<Row>>,
+    names: impl ExactSizeIterator<Item = &'a LockName>,
+) -> Vec<Result<Renewed>> {
     let rows = rows.and_then(|rows| if rows.len() == names.len() { Ok(rows) } else { Err(odd()) });
     let one = |(at, name): (usize, &LockName)| {
         let answer = match &rows {
             Ok(rows) => column::<Option<i64>>(&rows[at], 0).and_then(|left| match left {
                 Some(-1) => {
-                    Err(Error::new(ErrorKind::Unavailable, "another transaction keeps the row of the lock locked"))
+                    Err(Error::new(ErrorKind::Unavailable, "another transaction keeps the row of the lease locked"))
                 }
                 left => Ok(left.map_or(Renewed::Lost, |left| Renewed::Extended { ttl: of_micros(left) })),
             }),

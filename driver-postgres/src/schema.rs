@@ -24,7 +24,7 @@ pub fn install_sql(install: Install) -> String {
         .replace("{unlogged}", if install.logged { "" } else { "UNLOGGED" })
         .replace("{logged}", if install.logged { "true" } else { "false" })
         .replace("{longest}", &micros(install.longest_ttl).to_string());
-    [lock.as_str(), include_str!("../sql/queue.sql"), CENSUS, include_str!("../sql/rights.sql")].join("\n")
+    [lock.as_str(), include_str!("../sql/queue.sql"), CENSUS, include_str!("../sql/rights.sql"), PERMITS].join("\n")
 }
 
 /// The statements that add the list of held locks to a schema without it: no other operation needs them. Run them as
@@ -33,6 +33,16 @@ pub fn install_sql(install: Install) -> String {
 pub fn census_sql() -> &'static str {
     CENSUS
 }
+
+/// The statements that add semaphores and read-write locks to a schema without them: no other operation needs them. Run
+/// them as the owner of the schema, in one transaction; a program then needs `GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA
+/// tenure TO app` again. They may be run again.
+#[must_use]
+pub fn permits_sql() -> &'static str {
+    PERMITS
+}
+
+const PERMITS: &str = include_str!("../sql/permit.sql");
 
 const CENSUS: &str = include_str!("../sql/census.sql");
 
@@ -46,13 +56,17 @@ pub(crate) struct Installed {
 /// Makes the schema, if it is not there. Clients that do so at once wait for each other.
 pub(crate) async fn install(client: &Client, install: Install) -> Result<()> {
     Ttl::new(install.longest_ttl)?;
-    let there =
-        "SELECT to_regclass('tenure.setting') IS NOT NULL, to_regprocedure('tenure.held(bytea,integer)') IS NOT NULL";
+    let there = "SELECT to_regclass('tenure.setting') IS NOT NULL, to_regprocedure('tenure.held(bytea,integer)') IS NOT NULL, \
+                 to_regproc('tenure.permit_inspect') IS NOT NULL";
     let row = one_row(client, there).await?;
-    match (row.try_get(0).map_err(|_| odd())?, row.try_get(1).map_err(|_| odd())?) {
-        (true, true) => return Ok(()),
-        (true, false) => return add_census(client).await,
-        (false, _) => {}
+    let is_there = |at| row.try_get::<_, bool>(at).map_err(|_| odd());
+    if is_there(0)? {
+        for (at, part) in [(1, CENSUS), (2, PERMITS)] {
+            if !is_there(at)? {
+                add(client, part).await?;
+            }
+        }
+        return Ok(());
     }
     let all = format!(
         "BEGIN; SELECT pg_advisory_xact_lock(1952804455); \
@@ -75,9 +89,9 @@ pub(crate) async fn install(client: &Client, install: Install) -> Result<()> {
     }
 }
 
-/// Adds the list of held locks to a schema that was made without it. Everything else works without, so a refusal is no error.
-async fn add_census(client: &Client) -> Result<()> {
-    let all = format!("BEGIN; SELECT pg_advisory_xact_lock(1952804455); {CENSUS} COMMIT");
+/// Adds a part to a schema that was made without it. Everything else works without, so a refusal is no error.
+async fn add(client: &Client, part: &str) -> Result<()> {
+    let all = format!("BEGIN; SELECT pg_advisory_xact_lock(1952804455); {part} COMMIT");
     let Err(error) = client.batch_execute(&all).await else { return Ok(()) };
     let _ = client.batch_execute("ROLLBACK").await;
     match failed(error) {

@@ -7,6 +7,8 @@ mod cost;
 mod doctor;
 mod guard;
 mod odd_input;
+mod permit_model;
+mod permits;
 mod pooler;
 mod queue;
 mod restart;

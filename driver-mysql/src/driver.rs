@@ -87,6 +87,7 @@ impl From<MysqlDriver> for Backend {
         let queue = Arc::new(MysqlQueue::new(driver.connections.clone()));
         Self::new(driver.clone())
             .with_reentrant(driver.clone())
+            .with_permits(driver.clone())
             .with_queue(queue.clone())
             .with_queue_admin(queue)
             .with_census(driver.clone())

@@ -1,4 +1,4 @@
-//! Locks and delay queues in an existing MySQL or MariaDB database, for [tenure](https://docs.rs/tenure).
+//! Locks, semaphores, read-write locks and delay queues in an existing MySQL or MariaDB database, for [tenure](https://docs.rs/tenure).
 
 mod census;
 mod config;
@@ -9,6 +9,7 @@ mod driver;
 mod encryption;
 mod error;
 mod locks;
+mod permits;
 mod queue;
 mod row;
 mod schema;

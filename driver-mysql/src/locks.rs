@@ -18,11 +18,13 @@ use crate::row::{bytes, column, fence_of, hex, single};
 use crate::span::{micros, of_micros};
 
 /// The most renewals of one statement.
-const RENEW_BATCH: usize = 200;
+pub(crate) const RENEW_BATCH: usize = 200;
 /// The most consecutive fences of one grant.
 const MOST_FENCES: u32 = 1024;
 /// The longest lease.
 const LONGEST: Duration = Duration::from_secs(24 * 86_400);
+/// The leases that the tables can keep.
+pub(crate) const TTLS: TtlRange = TtlRange { min: Ttl::MIN, max: LONGEST, granularity: Duration::from_millis(1) };
 
 const ACQUIRE: &str = "CALL tenure_acquire(?, ?, ?, ?, ?, ?, ?, ?)";
 const RENEW: &str = "CALL tenure_renew(?, ?)";
@@ -38,8 +40,7 @@ impl DistributedLock for MysqlDriver {
     }
 
     fn capabilities(&self) -> LockCapabilities {
-        let ttl = TtlRange { min: Ttl::MIN, max: LONGEST, granularity: Duration::from_millis(1) };
-        LockCapabilities::new(Exclusion::LossyFailover, Fencing::ClockSeeded, Waiting::Poll, ttl)
+        LockCapabilities::new(Exclusion::LossyFailover, Fencing::ClockSeeded, Waiting::Poll, TTLS)
             .with_renew_batch(RENEW_BATCH)
             .with_max_fences(MOST_FENCES)
     }
@@ -233,7 +234,7 @@ fn entry(owner: Option<&OwnerId>, name: &LockName, token: &OwnerToken) -> Vec<Va
 }
 
 /// The numbers of a line, each with a comma behind it.
-fn remaining(rows: &[Row], count: usize) -> Result<Vec<i64>> {
+pub(crate) fn remaining(rows: &[Row], count: usize) -> Result<Vec<i64>> {
     let line: String = column(single(rows)?, 0)?;
     let left: Vec<i64> = line.split_terminator(',').map_while(|number| number.parse().ok()).collect();
     if left.len() == count { Ok(left) } else { Err(odd()) }

@@ -38,6 +38,7 @@ fn statements() -> Vec<String> {
         include_str!("../sql/lock.sql"),
         include_str!("../sql/queue.sql"),
         include_str!("../sql/census.sql"),
+        include_str!("../sql/permit.sql"),
         include_str!("../sql/about.sql"),
     ];
     let files: Vec<&str> = files.iter().map(|file| file.trim_end()).collect();
@@ -47,15 +48,26 @@ fn statements() -> Vec<String> {
 
 /// Makes what this release needs, if it is not there. Clients that do so at once wait for each other.
 pub(crate) async fn install(conn: &mut Conn) -> Result<()> {
-    if is_there(conn).await {
+    if !is_there(conn).await {
+        return install_all(conn).await;
+    }
+    if has_permits(conn).await? {
         return Ok(());
     }
+    // Made by a release without permits. Everything else works without, so a refusal is no error.
+    match install_all(conn).await {
+        Err(error) if error.kind() == ErrorKind::Denied => Ok(()),
+        result => result,
+    }
+}
+
+async fn install_all(conn: &mut Conn) -> Result<()> {
     let waited: Option<Option<i64>> =
         conn.query_first("SELECT GET_LOCK(CONCAT('tenure ', MD5(DATABASE())), 60)").await.map_err(failed)?;
     if waited != Some(Some(1)) {
         return Err(Error::new(ErrorKind::Unavailable, "another client has been making tenure's tables for a minute"));
     }
-    if is_there(conn).await {
+    if is_there(conn).await && has_permits(conn).await? {
         return Ok(());
     }
     for statement in statements() {
@@ -74,6 +86,14 @@ pub(crate) async fn install(conn: &mut Conn) -> Result<()> {
 /// Whether the database has what this release needs, or what a later one does.
 async fn is_there(conn: &mut Conn) -> bool {
     version(conn).await.is_ok_and(|version| version >= VERSION)
+}
+
+/// Whether the database has semaphores and read-write locks: releases before them have the same version.
+async fn has_permits(conn: &mut Conn) -> Result<bool> {
+    let question = "SELECT COUNT(*) FROM information_schema.routines \
+                    WHERE routine_schema = DATABASE() AND routine_name = 'tenure_permit_inspect'";
+    let found: Option<i64> = conn.query_first(question).await.map_err(failed)?;
+    Ok(found == Some(1))
 }
 
 async fn about(conn: &mut Conn) -> Result<Row> {

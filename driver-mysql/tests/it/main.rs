@@ -5,6 +5,7 @@ mod common;
 mod guard;
 mod mysql_8;
 mod odd_input;
+mod permits;
 mod queue;
 mod rights;
 mod round_trips;

@@ -75,13 +75,6 @@ END $$;
 CREATE OR REPLACE FUNCTION tenure.permit_key(p_name bytea) RETURNS bigint LANGUAGE sql IMMUTABLE AS
 $$ SELECT hashtextextended(encode(p_name, 'hex'), 1952804457) $$;
 
--- Locks a name for this transaction. The wait may be long, so callers read the clock after it.
-CREATE OR REPLACE FUNCTION tenure.permit_lock(p_name bytea) RETURNS void LANGUAGE plpgsql AS $$
-BEGIN
-  IF current_setting('transaction_isolation') <> 'read committed' THEN PERFORM tenure.fresh(); END IF;
-  PERFORM pg_advisory_xact_lock(tenure.permit_key(p_name));
-END $$;
-
 -- Removes ended holds, absent waiters, and the wait of a hold that does not ask for more weight any longer.
 CREATE OR REPLACE FUNCTION tenure.permit_settle(INOUT p tenure.permit, at bigint) LANGUAGE plpgsql AS $$
 BEGIN
@@ -223,7 +216,8 @@ DECLARE
   before integer := 0;
   place integer;                             -- the number of waiters before this one; null: it is none
 BEGIN
-  PERFORM tenure.permit_lock(p_name);
+  IF current_setting('transaction_isolation') <> 'read committed' THEN PERFORM tenure.fresh(); END IF;
+  PERFORM pg_advisory_xact_lock(tenure.permit_key(p_name));
   at := tenure.us();
   SELECT * INTO p FROM tenure.permit x WHERE x.name = p_name;
   IF NOT FOUND THEN
@@ -283,14 +277,24 @@ BEGIN
     END LOOP;
   END IF;
   IF fits THEN
-    IF mine.place IS NOT NULL THEN DELETE FROM tenure.permit_waiter x WHERE x.name = p_name AND x.place = mine.place; END IF;
     fence := greatest(p.fence + 1, at, p_floor + 1);
+    code := 1; ttl := p_ttl;
+    IF p.lapse IS NULL AND p.grow_until IS NULL AND old.grow_until IS NULL AND (old.ends > at OR old.ends IS NULL) THEN
+      -- The usual case in one step: no other client waits, and no lease has ended.
+      WITH given AS (INSERT INTO tenure.permit_hold VALUES
+        (p_name, p_token, p_weight, p_capacity, permit_acquire.fence, at, at + p_ttl, p_ttl, 0, false, p_label))
+      UPDATE tenure.permit x SET fence = permit_acquire.fence, used = p.used + p_weight, holders = p.holders + 1,
+          ends = least(p.ends, at + p_ttl), lapse = NULL
+        WHERE x.name = p_name;
+      RETURN;
+    END IF;
+    IF mine.place IS NOT NULL THEN DELETE FROM tenure.permit_waiter x WHERE x.name = p_name AND x.place = mine.place; END IF;
     INSERT INTO tenure.permit_hold VALUES (p_name, p_token, p_weight, p_capacity, fence, at, at + p_ttl, p_ttl, 0, false, p_label);
     p.fence := fence; p.used := p.used + p_weight; p.holders := p.holders + 1; p.ends := least(p.ends, at + p_ttl);
     -- The capacity that it named no longer limits the waiters behind it.
     IF p.lapse IS NOT NULL THEN p := tenure.permit_serve(p, at, NULL, p_max_holders, p_floor); END IF;
     PERFORM tenure.permit_keep(p);
-    code := 1; ttl := p_ttl; RETURN;
+    RETURN;
   END IF;
   IF p_presence IS NOT NULL THEN
     IF mine.place IS NOT NULL THEN
@@ -342,7 +346,8 @@ DECLARE
   old tenure.permit;
   h tenure.permit_hold;
 BEGIN
-  PERFORM tenure.permit_lock(p_name);
+  IF current_setting('transaction_isolation') <> 'read committed' THEN PERFORM tenure.fresh(); END IF;
+  PERFORM pg_advisory_xact_lock(tenure.permit_key(p_name));
   at := tenure.us();
   SELECT * INTO p FROM tenure.permit x WHERE x.name = p_name;
   old := p;
@@ -419,10 +424,18 @@ DECLARE
   old tenure.permit;
   weighed bigint;
 BEGIN
-  PERFORM tenure.permit_lock(p_name);
+  IF current_setting('transaction_isolation') <> 'read committed' THEN PERFORM tenure.fresh(); END IF;
+  PERFORM pg_advisory_xact_lock(tenure.permit_key(p_name));
   at := tenure.us();
   SELECT * INTO p FROM tenure.permit x WHERE x.name = p_name;
   IF NOT FOUND THEN RETURN 0; END IF;
+  IF p_token IS NOT NULL AND p.ends > at AND p.lapse IS NULL AND p.grow_until IS NULL THEN
+    -- The usual case in one step: no other client waits, and no lease has ended.
+    WITH ended AS (DELETE FROM tenure.permit_hold h WHERE h.name = p_name AND h.token = p_token RETURNING h.weight)
+    UPDATE tenure.permit x SET used = x.used - ended.weight, holders = x.holders - 1, ends = CASE WHEN x.holders > 1 THEN x.ends END
+      FROM ended WHERE x.name = p_name;
+    RETURN FOUND::integer;
+  END IF;
   old := p;
   IF p.ends <= at OR p.lapse <= at OR p.grow_until <= at THEN p := tenure.permit_settle(p, at); END IF;
   IF p_token IS NULL THEN
@@ -444,7 +457,8 @@ CREATE OR REPLACE FUNCTION tenure.permit_abandon(p_name bytea, p_token text, p_f
 RETURNS void LANGUAGE plpgsql AS $$
 DECLARE t bigint;
 BEGIN
-  PERFORM tenure.permit_lock(p_name);
+  IF current_setting('transaction_isolation') <> 'read committed' THEN PERFORM tenure.fresh(); END IF;
+  PERFORM pg_advisory_xact_lock(tenure.permit_key(p_name));
   t := tenure.us();
   INSERT INTO tenure.permit_tombstone VALUES (p_name, p_token, t + p_for)
     ON CONFLICT (name, token) DO UPDATE SET until = excluded.until;
@@ -479,7 +493,7 @@ BEGIN
   FOR f IN SELECT p.oid::regprocedure AS signature, p.proname FROM pg_proc p
     WHERE p.pronamespace = 'tenure'::regnamespace AND p.proname LIKE 'permit\_%' LOOP
     EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', f.signature);
-    CONTINUE WHEN f.proname IN ('permit_key', 'permit_lock', 'permit_settle', 'permit_serve', 'permit_keep', 'permit_room_at',
+    CONTINUE WHEN f.proname IN ('permit_key', 'permit_settle', 'permit_serve', 'permit_keep', 'permit_room_at',
       'permit_sweep', 'permit_lockable');
     EXECUTE format('ALTER FUNCTION %s SECURITY DEFINER', f.signature);
     EXECUTE format('ALTER FUNCTION %s SET search_path = pg_catalog, pg_temp', f.signature);

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use crate::sql::{LONGEST, Tables, install};
 use tenure_core::driver::{
-    AcquireRequest, Backend, Census as _, Delay, DelayQueueExt as _, DistributedLock as _, Extension, Handing, Hold,
-    Lease, NewMessage, Payload, Queueing, ReceiveRequest, Settle, Settlement, Ttl,
+    AcquireRequest, Backend, Census as _, Delay, DelayQueueExt as _, DistributedLock as _, Extension, Family, Handing,
+    Hold, Lease, NewMessage, Payload, PermitChange, PermitHold, PermitRequest, Queueing, ReceiveRequest, Settle,
+    Settlement, Share, Ttl,
 };
 use tenure_core::queue::QueueName;
 use tenure_core::{LockName, OwnerToken};
@@ -94,6 +95,7 @@ async fn costs(tables: Tables) -> Vec<(&'static str, u64, bool)> {
     counting.count("force_release", driver.force_release(&name, None)).await.unwrap();
 
     let backend = Backend::from(driver);
+    permit_costs(&mut counting, backend.permits().unwrap().as_ref()).await;
     let (queue, jobs) = (backend.queue_admin().unwrap(), QueueName::new("jobs").unwrap());
     let message = || NewMessage::new(Payload::new(&b"x"[..]).unwrap());
     let request = |max| ReceiveRequest::new(jobs.clone(), max, Lease::DEFAULT);
@@ -118,6 +120,40 @@ async fn costs(tables: Tables) -> Vec<(&'static str, u64, bool)> {
     counting.count("cancel", queue.cancel(&jobs, &id)).await.unwrap();
     counting.count("reschedule", queue.reschedule(&jobs, &id, Delay::ZERO)).await.unwrap();
     counting.seen
+}
+
+/// Calls every method of permits once.
+async fn permit_costs(counting: &mut Counting, permits: &dyn tenure_core::driver::Permits) {
+    let (name, ttl) = (LockName::new("a").unwrap(), Ttl::new(LONGEST).unwrap());
+    let hold = |token| PermitHold::new(Family::Semaphore, name.clone(), token);
+    let share = |weight| Share { weight, capacity: 2 };
+    let request =
+        |token| PermitRequest::new(Family::Semaphore, share(2), AcquireRequest::new(name.clone(), token, ttl));
+    let join = Queueing::Join { presence: Duration::from_secs(15), accepts: Handing::Direct };
+    let joining = |token| {
+        let lock = AcquireRequest::new(name.clone(), token, ttl).with_queue(join);
+        PermitRequest::new(Family::Semaphore, share(2), lock)
+    };
+    let [one, two, three] = [(); 3].map(|()| OwnerToken::random());
+    let _watch = permits.watch(&hold(two)).await.unwrap();
+    permits.acquire(&request(one)).await.unwrap();
+    permits.acquire(&joining(two)).await.unwrap();
+    permits.abandon(&hold(two)).await.unwrap();
+    permits.release(&hold(one)).await.unwrap();
+    let two = OwnerToken::random();
+    counting.count("permits, acquire", permits.acquire(&request(one))).await.unwrap();
+    counting.count("permits, a try that does not fit", permits.acquire(&request(two))).await.unwrap();
+    counting.count("permits, join", permits.acquire(&joining(two))).await.unwrap();
+    counting.count("permits, ask again", permits.acquire(&joining(two))).await.unwrap();
+    counting.count("permits, renew", permits.renew(ttl, &[hold(one), hold(three)])).await;
+    counting.count("permits, resize", permits.resize(&PermitChange::new(hold(one), share(1), 1))).await.unwrap();
+    counting.count("permits, inspect", permits.inspect(Family::Semaphore, &name, 10)).await.unwrap();
+    counting.count("permits, release to a waiter", permits.release(&hold(one))).await.unwrap();
+    counting.count("permits, acquire, handed over", permits.acquire(&joining(two))).await.unwrap();
+    let seen = permits.inspect(Family::Semaphore, &name, 10).await.unwrap();
+    let fence = seen.holders[0].holder.fence.unwrap();
+    counting.count("permits, evict", permits.evict(Family::Semaphore, &name, fence)).await.unwrap();
+    counting.count("permits, abandon", permits.abandon(&hold(three))).await.unwrap();
 }
 
 /// One statement each, whatever is done; where locks are not logged, no step of theirs waits for a flush.
@@ -146,6 +182,17 @@ async fn every_method_is_one_statement_and_flushes_once_at_most() {
         ("release", 0, 1),
         ("abandon", 0, 0),
         ("force_release", 0, 1),
+        ("permits, acquire", 0, 1),
+        ("permits, a try that does not fit", 0, 0),
+        ("permits, join", 0, 1),
+        ("permits, ask again", 0, 0),
+        ("permits, renew", 0, 1),
+        ("permits, resize", 0, 1),
+        ("permits, inspect", 0, 0),
+        ("permits, release to a waiter", 0, 1),
+        ("permits, acquire, handed over", 0, 1),
+        ("permits, evict", 0, 1),
+        ("permits, abandon", 0, 0),
         ("push, 100 messages", 1, 1),
         ("exchange, 1 settled, 99 received", 1, 1),
         ("extend, 99", 1, 1),

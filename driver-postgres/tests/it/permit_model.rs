@@ -5,7 +5,7 @@
 //!
 //! | variable | meaning |
 //! |---|---|
-//! | `TENURE_MODEL_STEPS` | how many steps to take, 20,000 unless told |
+//! | `TENURE_MODEL_STEPS` | how many steps to take, 6,000 unless told |
 //! | `TENURE_MODEL_SEED` | the first seed, 0 unless told |
 
 #![allow(clippy::print_stdout, reason = "figures, and the script that fails, are for people")]
@@ -444,7 +444,7 @@ fn the_functions_of_permits_answer_as_the_rule_does() {
     let runtime = runtime();
     let mut lab = runtime.block_on(Lab::start(None));
     let started = Instant::now();
-    let (seed, steps) = (number("TENURE_MODEL_SEED", 0), number("TENURE_MODEL_STEPS", 20_000));
+    let (seed, steps) = (number("TENURE_MODEL_SEED", 0), number("TENURE_MODEL_STEPS", 6_000));
     match runtime.block_on(search(&mut lab, seed, steps)) {
         Ok(steps) => println!("{steps} steps agree, compared in {:.1?}", started.elapsed()),
         Err((seed, script, wrong)) => panic!("seed {seed}: {}", shown(&runtime, &mut lab, &script, &wrong)),

@@ -22,7 +22,7 @@ use tokio_postgres::config::{ChannelBinding, TargetSessionAttrs};
 /// | part of the URL | what | default |
 /// |---|---|---|
 /// | `postgres://user:password@host:port,…/database` | the server; of several, the first that accepts writes | port 5432, the database of the user's name |
-/// | `migrate` | create the schema `tenure` if it is missing; add the list of held locks if that is missing | `false` |
+/// | `migrate` | create the schema `tenure` if it is missing; add the list of held locks, semaphores and read-write locks if these are missing | `false` |
 /// | `logged` | with `migrate`: leases survive a crash, and each grant costs a flush | `false` |
 /// | `longest_ttl_ms` | with `migrate`: the longest lease, and the time without grants after a crash | 60000 |
 /// | `listen` | `host:port` of the server itself, where the host is a pooler in transaction mode | the host |
@@ -35,7 +35,7 @@ use tokio_postgres::config::{ChannelBinding, TargetSessionAttrs};
 /// | `target_session_attrs` | `read-write` or `primary`; locks need one of these | `read-write` with several hosts |
 /// | `channel_binding` | `disable`, `prefer` or `require` | `prefer` |
 /// | `application_name`, `options` | the values that the driver sends to the server | `tenure`, none |
-/// | `max_waiters` | the largest number of places in the queue of a lock | 10000 |
+/// | `max_waiters` | the largest number of places in the line of a name | 10000 |
 /// | `max_depth` | the deepest re-entry | 100 |
 /// | `max_dead_letters` | the largest number of dead letters of a queue | 100000 |
 /// | `fence_floor` | the lower bound of all fences | the server's clock |
@@ -99,7 +99,7 @@ impl PostgresConfig {
     pub const DEEPEST: u32 = 10_000;
 
     /// Creates the schema on connecting if it is missing. Needs the right to create a schema in the database. If this
-    /// user owns a schema without the list of held locks, connecting adds the list.
+    /// user owns a schema without the list of held locks, or without semaphores and read-write locks, connecting adds them.
     pub fn migrate(mut self, install: Install) -> Self {
         self.install = Some(install);
         self

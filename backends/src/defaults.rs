@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use tenure_core::driver::{
     CensusCapabilities, CensusOrder, Exclusion, Fencing, Introspection, LeaseRange, LockCapabilities, OwnerScope,
-    Parking, QueueCapabilities, QueueWake, ReentrantCapabilities, TtlRange, WaitersCounted, Waiting,
+    Parking, PermitCapabilities, QueueCapabilities, QueueWake, ReentrantCapabilities, TtlRange, WaitersCounted,
+    Waiting,
 };
 use tenure_memory::MemoryDriver;
 
@@ -18,6 +19,8 @@ pub struct Defaults {
     pub locks: LockCapabilities,
     /// Of re-entrant locks.
     pub reentrant: ReentrantCapabilities,
+    /// Of semaphores and read-write locks, where there are any.
+    pub permits: Option<PermitCapabilities>,
     /// Of delay queues, where there are any.
     pub queue: Option<QueueCapabilities>,
     /// Of the list of held locks, where there is one.
@@ -46,6 +49,7 @@ fn memory() -> Defaults {
     Defaults {
         locks: tenure_core::driver::DistributedLock::capabilities(&driver),
         reentrant: tenure_core::driver::ReentrantLock::capabilities(&driver),
+        permits: Some(tenure_core::driver::Permits::capabilities(&driver)),
         queue: Some(tenure_core::driver::DelayQueue::capabilities(&driver)),
         census: Some(tenure_core::driver::Census::capabilities(&driver)),
     }
@@ -73,7 +77,7 @@ pub(crate) fn sqlite() -> Defaults {
         .with_dead_letters(100_000);
     let reentrant = ReentrantCapabilities::new(OwnerScope::Backend, 1_000);
     let census = Some(CensusCapabilities::new(CensusOrder::Sorted));
-    Defaults { locks, reentrant, queue: Some(queue), census }
+    Defaults { locks, reentrant, permits: None, queue: Some(queue), census }
 }
 
 /// A database whose tables of locks are logged, or not.
@@ -95,7 +99,7 @@ pub(crate) fn postgres(logged: bool) -> Defaults {
         .with_dead_letters(100_000);
     let reentrant = ReentrantCapabilities::new(OwnerScope::Backend, 100);
     let census = Some(CensusCapabilities::new(CensusOrder::Sorted));
-    Defaults { locks, reentrant, queue: Some(queue), census }
+    Defaults { locks, reentrant, permits: None, queue: Some(queue), census }
 }
 
 /// A MySQL or MariaDB database.
@@ -115,7 +119,7 @@ pub(crate) fn mysql() -> Defaults {
         .with_dead_letters(100_000);
     let reentrant = ReentrantCapabilities::new(OwnerScope::Backend, 100);
     let census = Some(CensusCapabilities::new(CensusOrder::Sorted).with_waiters(WaitersCounted::No));
-    Defaults { locks, reentrant, queue: Some(queue), census }
+    Defaults { locks, reentrant, permits: None, queue: Some(queue), census }
 }
 
 /// Either driver of Redis, where this can break exclusion.
@@ -140,7 +144,7 @@ pub(crate) fn redis(exclusion: Exclusion) -> Defaults {
         .with_dead_letters(100_000);
     let reentrant = ReentrantCapabilities::new(OwnerScope::Backend, 65_535);
     let census = Some(CensusCapabilities::new(CensusOrder::None));
-    Defaults { locks, reentrant, queue: Some(queue), census }
+    Defaults { locks, reentrant, permits: None, queue: Some(queue), census }
 }
 
 /// A quorum of Redis servers.
@@ -152,7 +156,7 @@ pub(crate) fn redlock(nodes: u8) -> Defaults {
         .with_ttl(millis_up_to(Duration::from_secs(60)))
         .with_max_fences(1);
     let reentrant = ReentrantCapabilities::new(OwnerScope::Process, 65_535);
-    Defaults { locks, reentrant, queue: None, census: None }
+    Defaults { locks, reentrant, permits: None, queue: None, census: None }
 }
 
 /// The etcd driver. It is here without the feature as well: the page does not depend on how it was made.
@@ -183,7 +187,7 @@ pub(crate) fn etcd() -> Defaults {
         .with_dead_letters(100_000);
     let reentrant = ReentrantCapabilities::new(OwnerScope::Backend, 1_000);
     let census = Some(CensusCapabilities::new(CensusOrder::None).with_max_page(100));
-    Defaults { locks, reentrant, queue: Some(queue), census }
+    Defaults { locks, reentrant, permits: None, queue: Some(queue), census }
 }
 
 fn millis_up_to(max: Duration) -> TtlRange {

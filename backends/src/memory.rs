@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use tenure_conformance::{
     BoxError, CaseContext, Declared, Fault, FaultKind, Harness, HarnessMaker, Healer, Inspector, Residue,
 };
-use tenure_core::driver::{Backend, DistributedLock as _};
+use tenure_core::driver::{Backend, DistributedLock, Family, Permits};
 use tenure_core::{FenceFloor, LockName};
 use tenure_memory::{MemoryDriver, Wakeups};
 
@@ -97,6 +97,10 @@ pub(crate) fn declare(backend: &Backend) -> Declared {
         Some(reentrant) => declared.reentrant(reentrant.capabilities()),
         None => declared,
     };
+    let declared = match backend.permits() {
+        Some(permits) => declared.permits(permits.capabilities()),
+        None => declared,
+    };
     let declared = match backend.census() {
         Some(census) => declared.census(census.capabilities()),
         None => declared,
@@ -144,9 +148,15 @@ impl Inspector for MemoryInspector {
     async fn residue(&self, name: &LockName) -> Result<Residue, BoxError> {
         let mut most = Residue::default();
         for store in &self.0 {
-            let (seen, left) = (store.inspect(name).await?, store.residue());
-            most.leases = most.leases.max(usize::from(seen.holder.is_some()));
-            most.waiters = most.waiters.max(usize::try_from(seen.waiters)?);
+            let (seen, left) = (DistributedLock::inspect(store, name).await?, store.residue());
+            let (mut leases, mut waiters) = (usize::from(seen.holder.is_some()), usize::try_from(seen.waiters)?);
+            for family in Family::ALL {
+                let seen = Permits::inspect(store, family, name, usize::MAX).await?;
+                leases += seen.holders.len();
+                waiters += usize::try_from(seen.waiters)?;
+            }
+            most.leases = most.leases.max(leases);
+            most.waiters = most.waiters.max(waiters);
             most.subscriptions = most.subscriptions.max(left.watches);
             most.tombstones = most.tombstones.max(left.tombstones);
         }

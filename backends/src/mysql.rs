@@ -97,9 +97,10 @@ impl HarnessMaker for MysqlMaker {
 
     /// The driver's defaults, and caps that the suite can reach. The suite compares it with the live driver.
     fn declared(&self) -> Declared {
-        let Defaults { locks, reentrant, queue, census } = defaults::mysql();
+        let Defaults { locks, reentrant, permits, queue, census } = defaults::mysql();
         let queue = queue.map(|queue| queue.with_dead_letters(MAX_DEAD_LETTERS));
         let declared = Declared::new(locks).reentrant(reentrant.with_max_depth(MAX_DEPTH));
+        let declared = permits.into_iter().fold(declared, Declared::permits);
         let declared = queue.into_iter().fold(declared, Declared::queue);
         census
             .into_iter()

@@ -137,11 +137,13 @@ impl HarnessMaker for PostgresMaker {
 
     /// The driver's defaults, and caps that the suite can reach. The suite compares it with the live driver.
     fn declared(&self) -> Declared {
-        let Defaults { mut locks, reentrant, queue, census } = defaults::postgres(self.kind == Kind::Logged);
+        let Defaults { mut locks, reentrant, permits, queue, census } = defaults::postgres(self.kind == Kind::Logged);
         locks.ttl.max = LONGEST;
         let queue = queue.map(|queue| queue.with_dead_letters(MAX_DEAD_LETTERS));
         let declared =
             Declared::new(locks.with_max_waiters(Some(MAX_WAITERS))).reentrant(reentrant.with_max_depth(MAX_DEPTH));
+        let permits = permits.map(|permits| permits.with_max_waiters(Some(MAX_WAITERS)));
+        let declared = permits.into_iter().fold(declared, Declared::permits);
         let declared = queue.into_iter().fold(declared, Declared::queue);
         census
             .into_iter()

@@ -37,10 +37,12 @@ impl HarnessMaker for SqliteMaker {
 
     /// The driver's defaults, and caps that the suite can reach. The suite compares it with the live driver.
     fn declared(&self) -> Declared {
-        let Defaults { locks, reentrant, queue, census } = defaults::sqlite();
+        let Defaults { locks, reentrant, permits, queue, census } = defaults::sqlite();
         let queue = queue.map(|queue| queue.with_dead_letters(MAX_DEAD_LETTERS));
         let declared =
             Declared::new(locks.with_max_waiters(Some(MAX_WAITERS))).reentrant(reentrant.with_max_depth(MAX_DEPTH));
+        let permits = permits.map(|permits| permits.with_max_waiters(Some(MAX_WAITERS)));
+        let declared = permits.into_iter().fold(declared, Declared::permits);
         let declared = queue.into_iter().fold(declared, Declared::queue);
         census
             .into_iter()

@@ -9,10 +9,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tenure_core::driver::{
     AcquireRequest, Acquisition, Backend, Cancelled, DeadPage, DeadPlace, DeadSelection, Delay, DelayQueue,
-    DistributedLock, Exchanged, Exited, Extended, Extension, ForceReleased, Hold, Inspection, ListPlace, Listed,
-    LockCapabilities, LockTurn, MessageInfo, MessagePage, NewMessage, PurgePlace, PurgeStep, Purged, Pushed,
-    QueueAdmin, QueueCapabilities, QueuePage, QueueStats, ReceiveRequest, Redriven, ReentrantCapabilities,
-    ReentrantEntry, ReentrantHold, ReentrantLock, Released, Renewed, Rescheduled, Settle, Ttl, TurnGiven, Watch,
+    DistributedLock, Exchanged, Exited, Extended, Extension, Family, ForceReleased, Hold, Inspection, ListPlace,
+    Listed, LockCapabilities, LockTurn, MessageInfo, MessagePage, NewMessage, PermitCapabilities, PermitChange,
+    PermitHold, PermitInspection, PermitRequest, Permits, PurgePlace, PurgeStep, Purged, Pushed, QueueAdmin,
+    QueueCapabilities, QueuePage, QueueStats, ReceiveRequest, Redriven, ReentrantCapabilities, ReentrantEntry,
+    ReentrantHold, ReentrantLock, Released, Renewed, Rescheduled, Settle, Ttl, TurnGiven, Watch,
 };
 use tenure_core::queue::{MessageId, QueueLimits, QueueName};
 use tenure_core::{FencingToken, LockName, OwnerId, OwnerToken, Result};
@@ -60,6 +61,9 @@ impl Journal {
         let mut outer = Backend::new(Arc::new(with(backend.locks())));
         if let Some(inner) = backend.reentrant() {
             outer = outer.with_reentrant(Arc::new(Written { inner: Arc::clone(inner), writer: writer.clone() }));
+        }
+        if let Some(inner) = backend.permits() {
+            outer = outer.with_permits(Arc::new(Written { inner: Arc::clone(inner), writer: writer.clone() }));
         }
         if let Some(inner) = backend.queue() {
             outer = outer.with_queue(Arc::new(Written { inner: Arc::clone(inner), writer: writer.clone() }));
@@ -222,6 +226,49 @@ impl ReentrantLock for Written<dyn ReentrantLock> {
 
     async fn abandon(&self, hold: &ReentrantEntry) -> Result<()> {
         note!(self.abandon(hold), "entry of {}", hold.name)
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+#[async_trait]
+impl Permits for Written<dyn Permits> {
+    fn capabilities(&self) -> PermitCapabilities {
+        self.inner.capabilities()
+    }
+
+    async fn acquire(&self, request: &PermitRequest) -> Result<Acquisition> {
+        let PermitRequest { family, share, lock: AcquireRequest { name, ttl, queue, .. }, .. } = request;
+        note!(self.acquire(request), "{share:?} of the {family} {name} for {:?}, {queue:?}", ttl.get())
+    }
+
+    async fn resize(&self, change: &PermitChange) -> Result<Acquisition> {
+        let PermitChange { hold: PermitHold { family, name, .. }, to, step, presence, .. } = change;
+        note!(self.resize(change), "of the {family} {name} to {to:?}, step {step}, presence {presence:?}")
+    }
+
+    async fn renew(&self, ttl: Ttl, holds: &[PermitHold]) -> Vec<Result<Renewed>> {
+        let names: Vec<_> = holds.iter().map(|hold| hold.name.to_string()).collect();
+        note!(self.renew(ttl, holds), "permits of {names:?} for {:?}", ttl.get())
+    }
+
+    async fn release(&self, hold: &PermitHold) -> Result<Released> {
+        note!(self.release(hold), "permits of {}", hold.name)
+    }
+
+    async fn abandon(&self, hold: &PermitHold) -> Result<()> {
+        note!(self.abandon(hold), "permits of {}", hold.name)
+    }
+
+    async fn watch(&self, hold: &PermitHold) -> Result<Watch> {
+        note!(self.watch(hold), "permits of {}", hold.name)
+    }
+
+    async fn inspect(&self, family: Family, name: &LockName, most: usize) -> Result<PermitInspection> {
+        note!(self.inspect(family, name, most), "{most} holders of the {family} {name}")
+    }
+
+    async fn evict(&self, family: Family, name: &LockName, fence: FencingToken) -> Result<ForceReleased> {
+        note!(self.evict(family, name, fence), "{fence} of the {family} {name}")
     }
 }
 

@@ -78,10 +78,12 @@ impl HarnessMaker for EtcdMaker {
 
     /// The driver's defaults, and caps that the suite can reach. The suite compares it with the live driver.
     fn declared(&self) -> Declared {
-        let Defaults { locks, reentrant, queue, census } = defaults::etcd();
+        let Defaults { locks, reentrant, permits, queue, census } = defaults::etcd();
         let (waiters, clock_error, dead_letters) = (Some(MAX_WAITERS), CLOCK_ERROR, MAX_DEAD_LETTERS);
         let queue = queue.map(|queue| queue.with_clock_error(clock_error).with_dead_letters(dead_letters));
         let declared = Declared::new(locks.with_max_waiters(waiters)).reentrant(reentrant.with_max_depth(MAX_DEPTH));
+        let permits = permits.map(|permits| permits.with_max_waiters(Some(MAX_WAITERS)));
+        let declared = permits.into_iter().fold(declared, Declared::permits);
         let declared = queue.into_iter().fold(declared, Declared::queue);
         census
             .into_iter()

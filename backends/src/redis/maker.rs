@@ -105,8 +105,10 @@ impl HarnessMaker for RedisMaker {
 
     /// The driver's defaults, and caps that the suite can reach. The suite compares it with the live driver.
     fn declared(&self) -> Declared {
-        let Defaults { locks, reentrant, queue, census } = defaults::redis(self.setup.exclusion());
+        let Defaults { locks, reentrant, permits, queue, census } = defaults::redis(self.setup.exclusion());
         let declared = Declared::new(locks.with_max_waiters(Some(MAX_WAITERS))).reentrant(reentrant);
+        let permits = permits.map(|permits| permits.with_max_waiters(Some(MAX_WAITERS)));
+        let declared = permits.into_iter().fold(declared, Declared::permits);
         let declared = queue.into_iter().fold(declared, Declared::queue);
         let declared = census.into_iter().fold(declared, Declared::census);
         let declared = if self.passing { declared } else { declared.without_passing() };

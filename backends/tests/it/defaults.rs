@@ -21,6 +21,7 @@ async fn declared(url: &str) -> Defaults {
     Defaults {
         locks: backend.locks().capabilities(),
         reentrant: backend.reentrant().unwrap().capabilities(),
+        permits: backend.permits().map(|permits| permits.capabilities()),
         queue: backend.queue().map(|queue| queue.capabilities()),
         census: backend.census().map(|census| census.capabilities()),
     }

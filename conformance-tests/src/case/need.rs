@@ -1,7 +1,8 @@
 //! The needs of a case, judged by the declaration of the backend.
 
 use tenure_core::driver::{
-    Fencing, Introspection, KeyedConcurrency, OwnerScope, Parking, QueueWake, Revocation, WaitersCounted, Waiting,
+    Families, Fencing, Introspection, KeyedConcurrency, OwnerScope, Parking, PermitCapabilities, QueueWake, Revocation,
+    WaitersCounted, Waiting,
 };
 
 use crate::harness::{Administration, Declared, FaultKind, Floors, Leftovers, Passing, Processes, Time};
@@ -16,6 +17,20 @@ pub enum Need {
     BackendWideOwners,
     /// The deepest re-entry can be reached in reasonable time.
     ReachableDepth,
+    /// The driver has semaphores.
+    Permits,
+    /// The driver has read-write locks.
+    ReadWrite,
+    /// Waiters for permits are served in order of arrival.
+    PermitsFifo,
+    /// Waiters for permits are woken by the backend.
+    PermitWakeups,
+    /// The line of a semaphore has a cap that can be reached in reasonable time.
+    ReachablePermitLine,
+    /// Permits can be inspected.
+    PermitIntrospection,
+    /// Permits can be taken from their holders.
+    PermitRevocation,
     /// Waiters are woken by the backend.
     Wakeups,
     /// Waiters are served in order of arrival.
@@ -71,6 +86,8 @@ pub enum Need {
     NoQueueKeys,
     /// The driver has **no** re-entrant locks.
     NoReentrant,
+    /// The driver has **no** semaphores and read-write locks.
+    NoPermits,
     /// `inspect` does **not** work.
     NoIntrospection,
     /// `force_release` does **not** work.
@@ -107,6 +124,7 @@ impl Need {
         matches!(
             self,
             Self::NoReentrant
+                | Self::NoPermits
                 | Self::NoQueue
                 | Self::NoQueueAdmin
                 | Self::NoQueueKeys
@@ -123,6 +141,7 @@ impl Need {
     pub fn judge(self, declared: &Declared) -> Verdict {
         let locks = &declared.locks;
         let unless = |met: bool, why: &'static str| if met { Verdict::Met } else { Verdict::Unmet(why) };
+        let permits = |met: fn(PermitCapabilities) -> bool, why| unless(declared.permits.is_some_and(met), why);
         let only = |met: bool| if met { Verdict::Met } else { Verdict::Elsewhere };
         match self {
             Self::Reentrant => unless(declared.reentrant.is_some(), "re-entrant locks are not declared"),
@@ -133,6 +152,20 @@ impl Need {
             Self::ReachableDepth => {
                 let reachable = declared.reentrant.is_some_and(|r| r.max_depth <= REACHABLE);
                 unless(reachable, "the declared depth is too deep to be reached")
+            }
+            Self::Permits => permits(|_| true, "semaphores are not declared"),
+            Self::ReadWrite => permits(|p| p.families == Families::Both, "read-write locks are not declared"),
+            Self::PermitsFifo => permits(|p| p.waiting == Waiting::Fifo, "FIFO waiting for permits is not declared"),
+            Self::PermitWakeups => permits(|p| p.waiting != Waiting::Poll, "wake-ups for permits are not declared"),
+            Self::ReachablePermitLine => permits(
+                |p| p.max_waiters.is_some_and(|cap| cap <= REACHABLE),
+                "no cap of waiters for permits within reach is declared",
+            ),
+            Self::PermitIntrospection => {
+                permits(|p| p.introspection != Introspection::None, "introspection of permits is not declared")
+            }
+            Self::PermitRevocation => {
+                permits(|p| p.revocation == Revocation::Forced, "eviction of holders of permits is not declared")
             }
             Self::Wakeups => unless(locks.waiting != Waiting::Poll, "wake-ups are not declared"),
             Self::Fifo => unless(locks.waiting == Waiting::Fifo, "FIFO waiting is not declared"),
@@ -194,6 +227,7 @@ impl Need {
             Self::NoQueueAdmin => only(declared.administration == Administration::None),
             Self::NoQueueKeys => only(declared.queue.is_some_and(|queue| queue.keys == KeyedConcurrency::None)),
             Self::NoReentrant => only(declared.reentrant.is_none()),
+            Self::NoPermits => only(declared.permits.is_none()),
             Self::NoIntrospection => only(locks.introspection == Introspection::None),
             Self::NoRevocation => only(locks.revocation == Revocation::None),
             Self::NoCensus => only(declared.census.is_none()),

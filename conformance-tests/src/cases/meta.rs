@@ -33,6 +33,7 @@ async fn declared_matches_driver(context: &mut Context) -> CaseResult {
     assert_eq!(context.declared().locks, backend.locks().capabilities(), "of the plain locks");
     let reentrant = backend.reentrant().map(|driver| driver.capabilities());
     assert_eq!(context.declared().reentrant, reentrant, "of the re-entrant locks");
+    assert_eq!(context.declared().permits, backend.permits().map(|driver| driver.capabilities()), "of the permits");
     assert_eq!(context.declared().queue, backend.queue().map(|driver| driver.capabilities()), "of the queues");
     let administration = if backend.queue_admin().is_some() { Administration::Full } else { Administration::None };
     assert_eq!(context.declared().administration, administration, "of the operations on stored messages");

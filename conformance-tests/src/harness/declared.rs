@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use tenure_core::driver::{CensusCapabilities, LockCapabilities, QueueCapabilities, ReentrantCapabilities};
+use tenure_core::driver::{
+    CensusCapabilities, LockCapabilities, PermitCapabilities, QueueCapabilities, ReentrantCapabilities,
+};
 
 use super::FaultKind;
 
@@ -14,6 +16,8 @@ pub struct Declared {
     pub locks: LockCapabilities,
     /// The promises of its re-entrant locks, if it has them.
     pub reentrant: Option<ReentrantCapabilities>,
+    /// The promises of its semaphores and read-write locks, if it has them.
+    pub permits: Option<PermitCapabilities>,
     /// The promises of its delay queues, if it has them.
     pub queue: Option<QueueCapabilities>,
     /// Whether its queues have the operations of [`QueueAdmin`](tenure_core::driver::QueueAdmin).
@@ -105,6 +109,7 @@ impl Declared {
         Self {
             locks,
             reentrant: None,
+            permits: None,
             queue: None,
             administration: Administration::None,
             census: None,
@@ -130,6 +135,13 @@ impl Declared {
     #[must_use]
     pub fn reentrant(mut self, reentrant: ReentrantCapabilities) -> Self {
         self.reentrant = Some(reentrant);
+        self
+    }
+
+    /// Adds semaphores, and read-write locks if they are declared.
+    #[must_use]
+    pub fn permits(mut self, permits: PermitCapabilities) -> Self {
+        self.permits = Some(permits);
         self
     }
 

@@ -10,7 +10,7 @@ use super::{BoxError, words};
 /// Looks at the store itself, so that a driver cannot hide leftovers.
 #[async_trait]
 pub trait Inspector: Send + Sync {
-    /// The store's data for this name now. An expired lease or waiter does not count, even if the store has not yet
+    /// The store's data for this name now: of the lock, the semaphore and the read-write lock together. An expired lease or waiter does not count, even if the store has not yet
     /// removed it.
     async fn residue(&self, name: &LockName) -> Result<Residue, BoxError>;
 
@@ -39,7 +39,7 @@ impl Inspector for Named {
 /// A store's data for one name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Residue {
-    /// Leases: 0 or 1.
+    /// Leases: at most one of the lock, and one for each hold of permits.
     pub leases: usize,
     /// Places in the queue.
     pub waiters: usize,

@@ -6,20 +6,22 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Op {
-    /// `DistributedLock::acquire`
+    /// `DistributedLock::acquire`, `Permits::acquire`
     Acquire,
-    /// `DistributedLock::renew`
+    /// `DistributedLock::renew`, `Permits::renew`
     Renew,
-    /// `DistributedLock::release`
+    /// `DistributedLock::release`, `Permits::release`
     Release,
-    /// `DistributedLock::abandon`
+    /// `DistributedLock::abandon`, `Permits::abandon`
     Abandon,
-    /// `DistributedLock::watch`
+    /// `DistributedLock::watch`, `Permits::watch`
     Watch,
-    /// `DistributedLock::inspect`
+    /// `DistributedLock::inspect`, `Permits::inspect`
     Inspect,
-    /// `DistributedLock::force_release`
+    /// `DistributedLock::force_release`, `Permits::evict`
     ForceRelease,
+    /// `Permits::resize`
+    Resize,
     /// `ReentrantLock::enter`
     Enter,
     /// `ReentrantLock::renew`

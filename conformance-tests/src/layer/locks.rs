@@ -51,6 +51,7 @@ macro_rules! send {
         answer
     }};
 }
+pub(super) use send;
 
 #[deny(clippy::missing_trait_methods)]
 #[async_trait]
@@ -80,11 +81,7 @@ impl DistributedLock for LayeredLocks {
     }
 
     async fn release(&self, hold: &Hold) -> Result<Released> {
-        let judge = |answer: &Released| match answer {
-            Released::Released => Answer::Done,
-            Released::NotHeld => Answer::NotHeld,
-        };
-        send!(self, Op::Release, &hold.name, Some(hold.token), judge, |inner| inner.release(&hold).await, hold)
+        send!(self, Op::Release, &hold.name, Some(hold.token), released, |inner| inner.release(&hold).await, hold)
     }
 
     async fn abandon(&self, hold: &Hold) -> Result<()> {
@@ -151,19 +148,26 @@ impl ReentrantLock for LayeredReentrant {
     }
 }
 
-fn granted(answer: &Acquisition) -> Answer {
+pub(super) fn granted(answer: &Acquisition) -> Answer {
     match answer {
         Acquisition::Granted(grant) => Answer::Granted(grant.fence),
         Acquisition::Busy(_) => Answer::Busy,
     }
 }
 
-fn done<T>(_: &T) -> Answer {
+pub(super) fn done<T>(_: &T) -> Answer {
     Answer::Done
 }
 
+pub(super) fn released(answer: &Released) -> Answer {
+    match answer {
+        Released::Released => Answer::Done,
+        Released::NotHeld => Answer::NotHeld,
+    }
+}
+
 /// The answers of a batch; a failure of the whole is a failure of each.
-fn spread(layer: &FaultLayer, frames: &[usize], sent: Result<Vec<Result<Renewed>>>) -> Vec<Result<Renewed>> {
+pub(super) fn spread(layer: &FaultLayer, frames: &[usize], sent: Result<Vec<Result<Renewed>>>) -> Vec<Result<Renewed>> {
     let answers = sent.unwrap_or_else(|error| frames.iter().map(|_| Err(error.again())).collect());
     for (&frame, answer) in frames.iter().zip(&answers) {
         let reported = match answer {

@@ -3,6 +3,7 @@
 mod action;
 mod frames;
 mod locks;
+mod permits;
 mod plan;
 mod queues;
 
@@ -15,6 +16,7 @@ use std::sync::Arc;
 use tenure_core::driver::Backend;
 
 use locks::{LayeredLocks, LayeredReentrant};
+use permits::LayeredPermits;
 use queues::LayeredQueue;
 
 impl FaultLayer {
@@ -25,6 +27,10 @@ impl FaultLayer {
         let outer = Backend::new(locks);
         let outer = match self.inner().reentrant() {
             Some(inner) => outer.with_reentrant(Arc::new(LayeredReentrant::new(Arc::clone(inner), self.clone()))),
+            None => outer,
+        };
+        let outer = match self.inner().permits() {
+            Some(inner) => outer.with_permits(Arc::new(LayeredPermits::new(Arc::clone(inner), self.clone()))),
             None => outer,
         };
         let outer = match self.inner().census() {

@@ -31,7 +31,7 @@ mod twist;
 
 use harness::MUTANT;
 pub use maker::{Base, Mutant, MutantMaker};
-pub use reduced::{Abilities, Listing, ReducedMaker, Reentry};
+pub use reduced::{Abilities, Listing, Permitting, ReducedMaker, Reentry};
 use tenure_core::driver::Backend;
 
 /// All mutants.

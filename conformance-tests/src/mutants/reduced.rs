@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tenure_core::driver::{
-    AcquireRequest, Acquisition, Busy, CensusCapabilities, ForceReleased, Inspection, Introspection, LockCapabilities,
-    Parking, QueueAdmin, Queueing, ReentrantCapabilities, Revocation, Ttl, TtlRange, Waiting, Watch,
+    AcquireRequest, Acquisition, Busy, CensusCapabilities, Family, ForceReleased, Inspection, Introspection,
+    LockCapabilities, Parking, PermitCapabilities, PermitHold, PermitInspection, PermitRequest, QueueAdmin, Queueing,
+    ReentrantCapabilities, Revocation, Ttl, TtlRange, Waiting, Watch,
 };
 use tenure_core::{Error, ErrorKind, FencingToken, LockName, OwnerId, OwnerToken, Result};
 
@@ -34,6 +35,8 @@ pub struct Abilities {
     pub listing: Listing,
     /// Whether it has re-entrant locks.
     pub reentry: Reentry,
+    /// Whether it has semaphores and read-write locks.
+    pub permits: Permitting,
     /// The promise of its queues for parked messages; `None` for no queues.
     pub parking: Option<Parking>,
     /// Whether it has operations on stored messages.
@@ -44,6 +47,15 @@ pub struct Abilities {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reentry {
     /// As the driver has them.
+    Kept,
+    /// None.
+    Gone,
+}
+
+/// Whether there are semaphores and read-write locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Permitting {
+    /// As the driver has them, with the reduced ways to wait, to look and to revoke.
     Kept,
     /// None.
     Gone,
@@ -68,6 +80,7 @@ impl Abilities {
         revocation: Revocation::None,
         listing: Listing::Gone,
         reentry: Reentry::Gone,
+        permits: Permitting::Gone,
         parking: None,
         administration: Administration::None,
     };
@@ -79,11 +92,22 @@ impl Abilities {
             .with_max_waiters(full.max_waiters.filter(|_| self.waiting != Waiting::Poll))
             .with_renew_batch(1)
             .with_max_fences(self.max_fences)
-            .with_ttl(TtlRange {
-                min: self.step.max(Ttl::MIN),
-                max: Duration::from_secs(86_400),
-                granularity: self.step,
-            })
+            .with_ttl(self.ttl())
+    }
+
+    fn ttl(self) -> TtlRange {
+        TtlRange { min: self.step.max(Ttl::MIN), max: Duration::from_secs(86_400), granularity: self.step }
+    }
+
+    fn permits(self, full: PermitCapabilities) -> Option<PermitCapabilities> {
+        let kept = full
+            .with_waiting(self.waiting)
+            .with_introspection(self.introspection)
+            .with_revocation(self.revocation)
+            .with_max_waiters(full.max_waiters.filter(|_| self.waiting != Waiting::Poll))
+            .with_renew_batch(1)
+            .with_ttl(self.ttl());
+        (self.permits == Permitting::Kept).then_some(kept)
     }
 
     /// The request to the driver below.
@@ -136,6 +160,7 @@ impl HarnessMaker for ReducedMaker {
         let mut declared = self.inner.declared();
         declared.locks = self.abilities.locks(declared.locks);
         declared.reentrant = declared.reentrant.filter(|_| self.abilities.reentry == Reentry::Kept);
+        declared.permits = declared.permits.and_then(|permits| self.abilities.permits(permits));
         declared.census = declared.census.filter(|_| self.abilities.listing == Listing::Kept);
         declared.queue = self.abilities.parking.and_then(|parking| {
             let mut queue = declared.queue?;
@@ -185,6 +210,10 @@ impl Twist for Abilities {
         Some(kept.capabilities())
     }
 
+    fn permit_capabilities(&self, inner: &Inner) -> Option<PermitCapabilities> {
+        self.permits(inner.permits().ok()?.capabilities())
+    }
+
     fn census_capabilities(&self, inner: &Inner) -> Option<CensusCapabilities> {
         let kept = inner.census().ok().filter(|_| self.listing == Listing::Kept)?;
         Some(kept.capabilities())
@@ -207,6 +236,44 @@ impl Twist for Abilities {
 
     async fn enter(&self, inner: &Inner, owner: &OwnerId, request: &AcquireRequest) -> Result<Acquisition> {
         inner.reentrant()?.enter(owner, &self.asked(request)).await.map(|answer| self.reported(answer))
+    }
+
+    async fn take_permits(&self, inner: &Inner, request: &PermitRequest) -> Result<Acquisition> {
+        let asked = request.clone().with_lock(self.asked(&request.lock));
+        inner.permits()?.acquire(&asked).await.map(|answer| self.reported(answer))
+    }
+
+    async fn watch_permits(&self, inner: &Inner, hold: &PermitHold) -> Result<Watch> {
+        match self.waiting {
+            Waiting::Poll => unsupported("this backend has no notifications; waiters poll"),
+            _ => inner.permits()?.watch(hold).await,
+        }
+    }
+
+    async fn inspect_permits(
+        &self,
+        inner: &Inner,
+        family: Family,
+        name: &LockName,
+        most: usize,
+    ) -> Result<PermitInspection> {
+        match self.introspection {
+            Introspection::None => unsupported("this driver does not support `inspect`"),
+            _ => inner.permits()?.inspect(family, name, most).await,
+        }
+    }
+
+    async fn evict(
+        &self,
+        inner: &Inner,
+        family: Family,
+        name: &LockName,
+        fence: FencingToken,
+    ) -> Result<ForceReleased> {
+        match self.revocation {
+            Revocation::Forced => inner.permits()?.evict(family, name, fence).await,
+            _ => unsupported("this driver does not support `evict`"),
+        }
     }
 
     async fn watch(&self, inner: &Inner, name: &LockName, token: &OwnerToken) -> Result<Watch> {

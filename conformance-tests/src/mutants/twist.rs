@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tenure_core::driver::{
-    AcquireRequest, Acquisition, Backend, Census, CensusCapabilities, CensusPlace, DistributedLock, Exited,
-    ForceReleased, Grant, HeldPage, Hold, Inspection, LockCapabilities, QueueAdmin, ReentrantCapabilities,
-    ReentrantEntry, ReentrantHold, ReentrantLock, Released, Renewed, Ttl, Watch,
+    AcquireRequest, Acquisition, Backend, Census, CensusCapabilities, CensusPlace, DistributedLock, Exited, Family,
+    ForceReleased, Grant, HeldPage, Hold, Inspection, LockCapabilities, PermitCapabilities, PermitChange, PermitHold,
+    PermitInspection, PermitRequest, Permits, QueueAdmin, ReentrantCapabilities, ReentrantEntry, ReentrantHold,
+    ReentrantLock, Released, Renewed, Ttl, Watch,
 };
 use tenure_core::{Error, ErrorKind, FencingToken, LockName, OwnerId, OwnerToken, Result};
 
@@ -103,6 +104,57 @@ pub(super) trait Twist: Send + Sync + 'static {
     async fn abandon_entry(&self, inner: &Inner, hold: &ReentrantEntry) -> Result<()> {
         inner.reentrant()?.abandon(hold).await
     }
+
+    fn permit_capabilities(&self, inner: &Inner) -> Option<PermitCapabilities> {
+        inner.0.permits().map(|driver| driver.capabilities())
+    }
+
+    async fn take_permits(&self, inner: &Inner, request: &PermitRequest) -> Result<Acquisition> {
+        inner.permits()?.acquire(request).await
+    }
+
+    async fn resize(&self, inner: &Inner, change: &PermitChange) -> Result<Acquisition> {
+        inner.permits()?.resize(change).await
+    }
+
+    async fn renew_permits(&self, inner: &Inner, ttl: Ttl, holds: &[PermitHold]) -> Vec<Result<Renewed>> {
+        match inner.permits() {
+            Ok(driver) => driver.renew(ttl, holds).await,
+            Err(_) => holds.iter().map(|_| inner.permits().map(|_| Renewed::Lost)).collect(),
+        }
+    }
+
+    async fn release_permits(&self, inner: &Inner, hold: &PermitHold) -> Result<Released> {
+        inner.permits()?.release(hold).await
+    }
+
+    async fn abandon_permits(&self, inner: &Inner, hold: &PermitHold) -> Result<()> {
+        inner.permits()?.abandon(hold).await
+    }
+
+    async fn watch_permits(&self, inner: &Inner, hold: &PermitHold) -> Result<Watch> {
+        inner.permits()?.watch(hold).await
+    }
+
+    async fn inspect_permits(
+        &self,
+        inner: &Inner,
+        family: Family,
+        name: &LockName,
+        most: usize,
+    ) -> Result<PermitInspection> {
+        inner.permits()?.inspect(family, name, most).await
+    }
+
+    async fn evict(
+        &self,
+        inner: &Inner,
+        family: Family,
+        name: &LockName,
+        fence: FencingToken,
+    ) -> Result<ForceReleased> {
+        inner.permits()?.evict(family, name, fence).await
+    }
 }
 
 /// A twist whose methods are in the table: `flaw!(release(inner, hold) => …, abandon(_, _) => Ok(()))`. What the
@@ -195,6 +247,64 @@ macro_rules! flaw {
             async fn abandon_entry(&self, $i: &Inner, $h: &ReentrantEntry) -> Result<()> { let $s = &self.0; $e }
         } $($more)*)
     };
+    (@ [$s:ident: $type:ty] {$($m:tt)*} take_permits($i:tt, $r:tt) => $e:expr, $($more:tt)*) => {
+        flaw!(@ [$s: $type] {
+            $($m)*
+            async fn take_permits(&self, $i: &Inner, $r: &PermitRequest) -> Result<Acquisition> { let $s = &self.0; $e }
+        } $($more)*)
+    };
+    (@ [$s:ident: $type:ty] {$($m:tt)*} resize($i:tt, $c:tt) => $e:expr, $($more:tt)*) => {
+        flaw!(@ [$s: $type] {
+            $($m)*
+            async fn resize(&self, $i: &Inner, $c: &PermitChange) -> Result<Acquisition> { let $s = &self.0; $e }
+        } $($more)*)
+    };
+    (@ [$s:ident: $type:ty] {$($m:tt)*} renew_permits($i:tt, $t:tt, $h:tt) => $e:expr, $($more:tt)*) => {
+        flaw!(@ [$s: $type] {
+            $($m)*
+            async fn renew_permits(&self, $i: &Inner, $t: Ttl, $h: &[PermitHold]) -> Vec<Result<Renewed>> { let $s = &self.0; $e }
+        } $($more)*)
+    };
+    (@ [$s:ident: $type:ty] {$($m:tt)*} release_permits($i:tt, $h:tt) => $e:expr, $($more:tt)*) => {
+        flaw!(@ [$s: $type] {
+            $($m)*
+            async fn release_permits(&self, $i: &Inner, $h: &PermitHold) -> Result<Released> { let $s = &self.0; $e }
+        } $($more)*)
+    };
+    (@ [$s:ident: $type:ty] {$($m:tt)*} abandon_permits($i:tt, $h:tt) => $e:expr, $($more:tt)*) => {
+        flaw!(@ [$s: $type] {
+            $($m)*
+            async fn abandon_permits(&self, $i: &Inner, $h: &PermitHold) -> Result<()> { let $s = &self.0; $e }
+        } $($more)*)
+    };
+    (@ [$s:ident: $type:ty] {$($m:tt)*} watch_permits($i:tt, $h:tt) => $e:expr, $($more:tt)*) => {
+        flaw!(@ [$s: $type] {
+            $($m)*
+            async fn watch_permits(&self, $i: &Inner, $h: &PermitHold) -> Result<Watch> { let $s = &self.0; $e }
+        } $($more)*)
+    };
+    (@ [$s:ident: $type:ty] {$($m:tt)*} inspect_permits($i:tt, $f:tt, $n:tt, $o:tt) => $e:expr, $($more:tt)*) => {
+        flaw!(@ [$s: $type] {
+            $($m)*
+            async fn inspect_permits(
+                &self, $i: &Inner, $f: Family, $n: &LockName, $o: usize,
+            ) -> Result<PermitInspection> {
+                let $s = &self.0;
+                $e
+            }
+        } $($more)*)
+    };
+    (@ [$s:ident: $type:ty] {$($m:tt)*} evict($i:tt, $f:tt, $n:tt, $t:tt) => $e:expr, $($more:tt)*) => {
+        flaw!(@ [$s: $type] {
+            $($m)*
+            async fn evict(
+                &self, $i: &Inner, $f: Family, $n: &LockName, $t: FencingToken,
+            ) -> Result<ForceReleased> {
+                let $s = &self.0;
+                $e
+            }
+        } $($more)*)
+    };
     (@ [$s:ident: $type:ty] {$($m:tt)*}) => {{
         #[allow(unused_imports, clippy::wildcard_imports, reason = "each method needs some of the types")]
         use $crate::mutants::twist::{Inner, Twist, signatures::*};
@@ -209,8 +319,8 @@ pub(super) use flaw;
 /// The types that [`flaw!`] writes.
 pub(super) mod signatures {
     pub(in crate::mutants) use tenure_core::driver::{
-        AcquireRequest, Acquisition, Exited, ForceReleased, Hold, Inspection, ReentrantEntry, ReentrantHold, Released,
-        Renewed, Ttl, Watch,
+        AcquireRequest, Acquisition, Exited, Family, ForceReleased, Hold, Inspection, PermitChange, PermitHold,
+        PermitInspection, PermitRequest, ReentrantEntry, ReentrantHold, Released, Renewed, Ttl, Watch,
     };
     pub(in crate::mutants) use tenure_core::{FencingToken, LockName, OwnerId, OwnerToken, Result};
 }
@@ -275,6 +385,11 @@ impl Inner {
 }
 
 impl Inner {
+    pub(super) fn permits(&self) -> Result<&dyn Permits> {
+        let none = || Error::new(ErrorKind::Unsupported, "the driver has no semaphores and read-write locks");
+        self.0.permits().map(|driver| &**driver).ok_or_else(none)
+    }
+
     pub(super) fn census(&self) -> Result<&dyn Census> {
         let none = || Error::new(ErrorKind::Unsupported, "the driver does not list held locks");
         self.0.census().map(|driver| &**driver).ok_or_else(none)
@@ -293,6 +408,10 @@ pub(super) fn twisted(inner: Backend, twist: Arc<dyn Twist>) -> Backend {
     };
     let backend = match twisted.twist.census_capabilities(&twisted.inner) {
         Some(_) => backend.with_census(Arc::clone(&twisted) as Arc<dyn Census>),
+        None => backend,
+    };
+    let backend = match twisted.twist.permit_capabilities(&twisted.inner) {
+        Some(_) => backend.with_permits(Arc::clone(&twisted) as Arc<dyn Permits>),
         None => backend,
     };
     match twisted.twist.reentrant_capabilities(&twisted.inner) {
@@ -378,6 +497,47 @@ impl ReentrantLock for Twisted {
 
     async fn abandon(&self, hold: &ReentrantEntry) -> Result<()> {
         self.twist.abandon_entry(&self.inner, hold).await
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+#[async_trait]
+impl Permits for Twisted {
+    fn capabilities(&self) -> PermitCapabilities {
+        let declared = self.twist.permit_capabilities(&self.inner);
+        declared.expect("permits are offered only where they are declared")
+    }
+
+    async fn acquire(&self, request: &PermitRequest) -> Result<Acquisition> {
+        self.twist.take_permits(&self.inner, request).await
+    }
+
+    async fn resize(&self, change: &PermitChange) -> Result<Acquisition> {
+        self.twist.resize(&self.inner, change).await
+    }
+
+    async fn renew(&self, ttl: Ttl, holds: &[PermitHold]) -> Vec<Result<Renewed>> {
+        self.twist.renew_permits(&self.inner, ttl, holds).await
+    }
+
+    async fn release(&self, hold: &PermitHold) -> Result<Released> {
+        self.twist.release_permits(&self.inner, hold).await
+    }
+
+    async fn abandon(&self, hold: &PermitHold) -> Result<()> {
+        self.twist.abandon_permits(&self.inner, hold).await
+    }
+
+    async fn watch(&self, hold: &PermitHold) -> Result<Watch> {
+        self.twist.watch_permits(&self.inner, hold).await
+    }
+
+    async fn inspect(&self, family: Family, name: &LockName, most: usize) -> Result<PermitInspection> {
+        self.twist.inspect_permits(&self.inner, family, name, most).await
+    }
+
+    async fn evict(&self, family: Family, name: &LockName, fence: FencingToken) -> Result<ForceReleased> {
+        self.twist.evict(&self.inner, family, name, fence).await
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_conformance::harness::Administration;
-use tenure_conformance::mutants::{Abilities, Listing, ReducedMaker, Reentry};
+use tenure_conformance::mutants::{Abilities, Listing, Permitting, ReducedMaker, Reentry};
 use tenure_conformance::{HarnessMaker, Options, run_all};
 use tenure_core::driver::{Introspection, Parking, Revocation, Waiting};
 
@@ -33,6 +33,7 @@ fn all() -> Vec<Abilities> {
                 let (reentry, parking) = offers[(row + turn + look) % offers.len()];
                 let step = Duration::from_millis(step);
                 let administration = Administration::Full;
+                let permits = if turn % 2 == 0 { Permitting::Kept } else { Permitting::Gone };
                 all.push(Abilities {
                     waiting,
                     max_fences,
@@ -41,6 +42,7 @@ fn all() -> Vec<Abilities> {
                     revocation,
                     listing,
                     reentry,
+                    permits,
                     parking,
                     administration,
                 });

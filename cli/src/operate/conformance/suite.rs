@@ -111,6 +111,9 @@ impl UrlMaker {
         if let Some(reentrant) = live.reentrant() {
             declared = declared.reentrant(reentrant.capabilities());
         }
+        if let Some(permits) = live.permits() {
+            declared = declared.permits(permits.capabilities());
+        }
         if let Some(queue) = live.queue() {
             declared = declared.queue(queue.capabilities());
         }

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use tenure_conformance::harness::{Data, OpenPush, Residue};
 use tenure_conformance::{BoxError, CaseContext, Declared, Fault, FaultKind, Harness, HarnessMaker, Healer, Inspector};
 use tenure_core::driver::{
-    Backend, Census, Delay, DelayQueue, DistributedLock, NamedId, NewMessage, Payload, ReentrantLock,
+    Backend, Census, Delay, DelayQueue, DistributedLock, Family, NamedId, NewMessage, Payload, Permits, ReentrantLock,
 };
 use tenure_core::queue::MessageId;
 use tenure_core::{FenceFloor, LockName};
@@ -38,6 +38,7 @@ impl HarnessMaker for Memory {
         let driver = driver();
         Declared::new(DistributedLock::capabilities(&driver))
             .reentrant(ReentrantLock::capabilities(&driver))
+            .permits(Permits::capabilities(&driver))
             .queue(DelayQueue::capabilities(&driver))
             .census(Census::capabilities(&driver))
             .faults([FaultKind::ExpireLease, FaultKind::MuteNotifications, FaultKind::PauseServer])
@@ -127,14 +128,12 @@ struct Look(MemoryDriver);
 #[async_trait]
 impl Inspector for Look {
     async fn residue(&self, name: &LockName) -> Result<Residue, BoxError> {
-        let (seen, all) = (self.0.inspect(name).await?, self.0.residue());
-        Ok(Residue {
-            leases: usize::from(seen.holder.is_some()),
-            waiters: all.waiters,
-            subscriptions: all.watches,
-            tombstones: all.tombstones,
-            endless: 0,
-        })
+        let (seen, all) = (DistributedLock::inspect(&self.0, name).await?, self.0.residue());
+        let mut leases = usize::from(seen.holder.is_some());
+        for family in Family::ALL {
+            leases += Permits::inspect(&self.0, family, name, usize::MAX).await?.holders.len();
+        }
+        Ok(Residue { leases, waiters: all.waiters, subscriptions: all.watches, tombstones: all.tombstones, endless: 0 })
     }
 
     async fn names(&self) -> Result<usize, BoxError> {

@@ -151,7 +151,7 @@ impl<'a> Growth<'a> {
         }
     }
 
-    async fn listen(&self) -> Result<Watch> {
+    async fn listen(&mut self) -> Result<Watch> {
         let limit = self.hold.shared().config.op_timeout;
         match tokio::time::timeout(limit, self.permits.watch(&self.change.hold)).await {
             Ok(watch) => watch,
@@ -162,7 +162,7 @@ impl<'a> Growth<'a> {
         }
     }
 
-    async fn ask(&self) -> Result<Acquisition> {
+    async fn ask(&mut self) -> Result<Acquisition> {
         let shared = self.hold.shared();
         let limit = shared.config.op_timeout;
         let pass = shared.taking.enter(limit, self.deadline.filter(|_| self.change.presence.is_some())).await?;

@@ -15,6 +15,7 @@ mod held;
 mod local_handover;
 mod lock_all;
 mod loss;
+mod permits;
 mod progress;
 mod refused;
 mod releases;

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use tenure_core::driver::Share;
+
 /// One grant as its client saw it. All times are readings of one monotonic clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
@@ -18,6 +20,17 @@ pub struct Grant {
     pub valid_until: Duration,
     /// When the client called release or learned of its loss, whichever came first.
     pub ended_at: Duration,
+}
+
+/// A time during which a client relied on a share of a semaphore or of a read-write lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// The share.
+    pub share: Share,
+    /// When the client had it.
+    pub from: Duration,
+    /// When the client gave it back, or changed it to another.
+    pub until: Duration,
 }
 
 /// The assumptions under which the history was made.
@@ -42,6 +55,8 @@ pub enum Violation {
     HoldOrder(Grant, Grant),
     /// The grant had ended when it was returned (P3).
     Stillborn(Grant),
+    /// At the beginning of this window, all shares together weigh this much: more than its capacity (P63, P70).
+    TooHeavy(Window, u64),
     /// The window reaches further than the ttl from before the request (P2).
     LongWindow(Grant),
 }
@@ -55,6 +70,25 @@ pub fn check(grants: &[Grant], ttl: Option<Duration>, assumption: Assumption) ->
     windows(grants, ttl, &mut found);
     if assumption == Assumption::Timed {
         overlap(grants, &mut found);
+    }
+    found
+}
+
+/// Checks the history of one semaphore or read-write lock: the grants have unique fences in order, and at no time do the
+/// windows weigh more than the capacity that the last of them names.
+#[must_use]
+pub fn check_shares(grants: &[Grant], windows: &[Window]) -> Vec<Violation> {
+    let mut found = Vec::new();
+    same_fence(grants, &mut found);
+    fence_inversion(grants, &mut found);
+    let stillborn = grants.iter().filter(|grant| grant.granted_at >= grant.valid_until);
+    found.extend(stillborn.map(|grant| Violation::Stillborn(*grant)));
+    for window in windows {
+        let at = |other: &&Window| other.from <= window.from && window.from < other.until;
+        let sum = windows.iter().filter(at).map(|other| u64::from(other.share.weight)).sum();
+        if window.from < window.until && sum > u64::from(window.share.capacity) {
+            found.push(Violation::TooHeavy(*window, sum));
+        }
     }
     found
 }
@@ -125,6 +159,7 @@ impl fmt::Display for Violation {
             Self::Overlap(a, b) => write!(f, "{b:?} began before {a:?} had ended"),
             Self::HoldOrder(a, b) => write!(f, "{b:?} came after {a:?} and has a smaller fence"),
             Self::Stillborn(grant) => write!(f, "{grant:?} had ended when it was given"),
+            Self::TooHeavy(window, sum) => write!(f, "all shares weigh {sum} when {window:?} begins"),
             Self::LongWindow(grant) => write!(f, "{grant:?} is believed for longer than its ttl"),
         }
     }

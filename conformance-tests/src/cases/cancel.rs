@@ -65,11 +65,11 @@ pub(super) const CASES: &[Case] = &[
 ];
 
 /// How the driver's calls are slowed down, so that they have await points before and after they are applied.
-const PACES: [Option<Action>; 3] =
+pub(super) const PACES: [Option<Action>; 3] =
     [None, Some(Action::DelayReply(Duration::from_millis(2))), Some(Action::DelayRequest(Duration::from_millis(2)))];
 
 /// More polls than anything needs.
-const ENOUGH: usize = 200;
+pub(super) const ENOUGH: usize = 200;
 
 /// Runs `scenario` with 1, 2, 3, … polls until it completes, for each pace; checks that nothing is left each time.
 pub(super) async fn at_every_poll<S>(context: &mut Context, op: Op, mut scenario: S) -> CaseResult

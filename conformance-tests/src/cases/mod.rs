@@ -17,6 +17,7 @@ mod least;
 mod limits;
 mod loss;
 mod meta;
+mod permits;
 #[cfg(unix)]
 mod process;
 mod queue;
@@ -25,6 +26,7 @@ mod refusal;
 mod relay;
 mod release;
 mod runtimes;
+mod rw;
 mod server;
 mod several;
 mod support;
@@ -54,6 +56,13 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
         limits::CASES,
         loss::CASES,
         meta::CASES,
+        permits::CAPACITY,
+        permits::CHANGE,
+        permits::LEASE,
+        permits::LINE,
+        permits::OPERATE,
+        permits::REPEAT,
+        permits::ROOM,
         #[cfg(unix)]
         process::CASES,
         queue::BATCH,
@@ -86,6 +95,10 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
         relay::CASES,
         release::CASES,
         runtimes::CASES,
+        rw::CHANGE,
+        rw::SHARED,
+        rw::TURNS,
+        rw::UPGRADE,
         server::CASES,
         several::CASES,
         vanished::CASES,

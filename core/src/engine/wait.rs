@@ -149,6 +149,8 @@ pub(crate) struct Wait<'a> {
     shared: &'a Arc<Shared>,
     ask: &'a Ask,
     queue: Queueing,
+    /// True if the backend wakes waiters; otherwise they ask again by themselves.
+    is_woken: bool,
     started: LeaseInstant,
     /// The time, while there was no wait since the clock was read.
     now: Option<LeaseInstant>,
@@ -196,11 +198,13 @@ impl<'a> Wait<'a> {
             (Wanted::Permits(..), Some(permits)) => permits.capabilities().waiting,
             _ => capabilities.waiting,
         };
-        let queue = match waiting {
-            Waiting::Poll => Queueing::None,
-            Waiting::Notified | Waiting::Fifo => {
-                Queueing::Join { presence: shared.config.presence, accepts: accepts(ask) }
-            }
+        let is_woken = waiting != Waiting::Poll;
+        let presence = shared.config.presence;
+        let queue = match (ask.wanted, is_woken) {
+            (_, true) => Queueing::Join { presence, accepts: accepts(ask) },
+            // Without a line, a heavy request is served because the backend knows that it waits.
+            (Wanted::Permits(..), false) => Queueing::Join { presence, accepts: Handing::Asked },
+            (Wanted::Lock | Wanted::Entry(_), false) => Queueing::None,
         };
         let fences = match queue {
             Queueing::Join { accepts: Handing::Direct, .. } if ask.may_be_passed_on() => {
@@ -214,6 +218,7 @@ impl<'a> Wait<'a> {
             shared,
             ask,
             queue,
+            is_woken,
             started,
             now: None,
             deadline,
@@ -368,7 +373,7 @@ impl<'a> Wait<'a> {
 
     /// Subscribes to wake-ups, if the driver sends any.
     async fn listen(&mut self) -> Result<()> {
-        if self.queue == Queueing::None || self.watch.is_some() {
+        if !self.is_woken || self.watch.is_some() {
             return Ok(());
         }
         let op_timeout = self.shared.config.op_timeout;
@@ -394,11 +399,11 @@ impl<'a> Wait<'a> {
 
     fn after_busy(&mut self, recheck_after: Option<Duration>) -> Duration {
         let fallback = match self.queue {
-            Queueing::None => self.pause.polling(),
-            Queueing::Join { presence, .. } => {
+            Queueing::Join { presence, .. } if self.is_woken => {
                 self.pause.reset();
                 presence / 3
             }
+            _ => self.pause.polling(),
         };
         // A millisecond on top: expiry is noticed after it, not before.
         recheck_after.map_or(fallback, |after| fallback.min(after + Duration::from_millis(1)))

@@ -46,7 +46,7 @@ impl Outside for &mut World {
         Ok(FencingToken::new(self.fence.cast_unsigned()).unwrap())
     }
 
-    fn signal(&mut self, _: &OwnerToken, _: Option<Given>) -> Result<Heard, Infallible> {
+    fn signal(&mut self, _: &OwnerToken, _: u64, _: Option<Given>) -> Result<Heard, Infallible> {
         Ok(Heard::Perhaps)
     }
 

@@ -55,7 +55,7 @@ impl Outside for &mut World {
         Ok(fence(self.fence))
     }
 
-    fn signal(&mut self, waiter: &OwnerToken, given: Option<Given>) -> Result<Heard, Self::Error> {
+    fn signal(&mut self, waiter: &OwnerToken, _client: u64, given: Option<Given>) -> Result<Heard, Self::Error> {
         if self.deaf.contains(waiter) {
             // The functions look at the listener first.
             self.fence = if given.is_some() { self.before } else { self.fence };

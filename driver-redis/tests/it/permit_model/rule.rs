@@ -32,7 +32,7 @@ impl Outside for &mut World {
         Ok(FencingToken::new(self.fence).unwrap())
     }
 
-    fn signal(&mut self, waiter: &OwnerToken, given: Option<Given>) -> Result<Heard, Infallible> {
+    fn signal(&mut self, waiter: &OwnerToken, _client: u64, given: Option<Given>) -> Result<Heard, Infallible> {
         if self.deaf.contains(waiter) {
             return Ok(Heard::Never);
         }

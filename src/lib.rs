@@ -55,6 +55,8 @@
 //! | skip the work if another client does it | [`Client::lock`] and [`try_acquire`](Lock::try_acquire): contention is a value |
 //! | to take it again further down the call stack | [`Client::reentrant`] with an [`OwnerId`] that you pass along |
 //! | a task that several instances start at about the same time, done by one | [`Lock::at_least`], longer than the difference of their clocks, and `try_acquire` |
+//! | up to n at a time | [`Client::semaphore`] and [`acquire`](Semaphore::acquire) |
+//! | many readers, or one writer | [`Client::rw_lock`] with [`read`](RwLock::read) and [`write`](RwLock::write) |
 //! | several names at once, without deadlock | [`Client::lock_all`] |
 //! | to do the work later, or when the lock is free | [`Client::queue`], [`Lock::or_park`], [`Worker`](queue::Worker): see below |
 //! | to serve each request of a web service under a lock | the module [`tower`](tower/index.html), with the feature `tower` |
@@ -204,8 +206,9 @@ pub use connect::{Connectors, connect, connect_backend, connect_builder};
 pub use tenure_core::{
     Client, ClientBuilder, ClientStats, Confirmation, Detached, DriftBound, Error, ErrorKind, FenceFloor, FenceGate,
     FencingToken, ForceReleased, HeldLock, HeldLocks, HoldState, Holder, Inspection, Label, Lock, LockAll,
-    LockAllGuard, LockGuard, LockName, Loss, LostReason, OwnerId, OwnerToken, Reentrant, ReentrantGuard, Result,
-    StaleFence, TokenText, WaitProgress,
+    LockAllGuard, LockGuard, LockName, Loss, LostReason, NotUpgraded, OwnerId, OwnerToken, Permit, PermitHolder,
+    PermitInspection, ReadGuard, Reentrant, ReentrantGuard, Result, RwLock, Semaphore, Share, StaleFence, TokenText,
+    UpgradableGuard, WaitProgress, WriteGuard,
 };
 pub use tenure_core::{doctor, election, queue, telemetry};
 

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use rustix::process::Signal;
-use tenure::{Client, Error, ErrorKind, Holder, Inspection, Lock, LockGuard, WaitProgress};
+use tenure::{Client, Error, ErrorKind, Holder, Inspection, WaitProgress};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
+use super::target::{Held, Seen, Target};
 use crate::backend::Backend;
 use crate::child::Signals;
 use crate::duration::show;
@@ -24,7 +25,7 @@ pub(crate) enum Patience {
 
 /// What came of it.
 pub(super) enum Acquired {
-    Granted(LockGuard),
+    Granted(Held),
     /// Another holder has it; and the place that was reached in line.
     Busy(String, Option<u64>),
     /// A signal came first; and the place that was reached in line.
@@ -76,7 +77,7 @@ pub(super) async fn connect(backend: &Backend, patience: Patience, printer: Prin
 
 /// Takes the lock. A request that is not granted is undone in the background.
 pub(super) async fn acquire(
-    lock: &Lock,
+    lock: &Target,
     patience: Patience,
     signals: &mut Signals,
     printer: Printer,
@@ -85,9 +86,9 @@ pub(super) async fn acquire(
     let lock = &lock.clone().progress(&progress);
     let asked = async {
         match patience {
-            Patience::Unlimited => Some(lock.acquire().await.map(Some)),
+            Patience::Unlimited => Some(lock.acquire(None).await.map(Some)),
             Patience::Until(end) => {
-                let waited = lock.acquire_within(end.duration_since(Instant::now()));
+                let waited = lock.acquire(Some(end.duration_since(Instant::now())));
                 // The library sees to it that the backend knows of the end. Here that happens in the background.
                 let most = end.max(Instant::now() + LEAST) + LEAVE;
                 timeout_at(most, waited).await.ok().map(|waited| waited.map(Some))
@@ -121,9 +122,9 @@ fn ends_in_an_outage(error: &Error) -> bool {
 
 /// Who has the lock, in words. `answered` says that the backend answered the wait: if not, and if it does not answer now, that is an
 /// outage.
-async fn look(lock: &Lock, answered: bool) -> Result<String, Failure> {
+async fn look(lock: &Target, answered: bool) -> Result<String, Failure> {
     match timeout(LAST_LOOK, lock.inspect()).await {
-        Ok(Ok(seen)) => Ok(describe(&seen)),
+        Ok(Ok(seen)) => Ok(describe_from(&seen, None)),
         Ok(Err(error)) if error.is_transient() => Err(error.into()),
         Err(_) if !answered => Err(Failure::new(exit::UNAVAILABLE, SILENT)),
         Ok(Err(_)) | Err(_) => Ok(String::from("the holder is unknown")),
@@ -131,7 +132,7 @@ async fn look(lock: &Lock, answered: bool) -> Result<String, Failure> {
 }
 
 /// Who has the lock, and the own place, in words; and whether the backend answers.
-async fn look_from(lock: &Lock, place: Option<u64>, shown: fn(&Inspection, Option<u64>) -> String) -> (String, bool) {
+async fn look_from(lock: &Target, place: Option<u64>, shown: fn(&Seen, Option<u64>) -> String) -> (String, bool) {
     match lock.inspect().await {
         Ok(seen) => (shown(&seen, place), true),
         Err(error) if error.is_transient() => (format!("the backend does not answer: {error}"), false),
@@ -146,7 +147,7 @@ fn place(progress: &WaitProgress) -> Option<u64> {
 
 /// Never returns. On a terminal the line is rewritten each second; elsewhere there is one, and one whenever the backend goes away or
 /// comes back.
-async fn show_wait(lock: &Lock, progress: &WaitProgress, printer: Printer) {
+async fn show_wait(lock: &Target, progress: &WaitProgress, printer: Printer) {
     sleep(WORTH_A_WORD).await;
     let own = lock.name().ok().map(|name| crate::name::variable(name.as_bytes()));
     if own.is_some_and(|(variable, value)| std::env::var_os(variable) == Some(value)) {
@@ -180,13 +181,13 @@ async fn show_wait(lock: &Lock, progress: &WaitProgress, printer: Printer) {
 
 /// A lock, in words.
 pub(crate) fn describe(seen: &Inspection) -> String {
-    describe_from(seen, None)
+    describe_from(&Seen::from(seen), None)
 }
 
-fn describe_from(seen: &Inspection, place: Option<u64>) -> String {
-    let holder = seen.holder.as_ref().map_or_else(|| String::from("it is free"), describe_holder);
+fn describe_from(seen: &Seen, place: Option<u64>) -> String {
+    let holder = &seen.holder;
     match (place, seen.waiters) {
-        (None, 0) => holder,
+        (None, 0) => holder.clone(),
         (None, waiters) => format!("{holder}; {waiters} in line"),
         (Some(place), waiters) if u64::from(waiters) < place => format!("{holder}; {} in line", ordinal(place)),
         (Some(place), waiters) => format!("{holder}; {} of {waiters} in line", ordinal(place)),
@@ -194,7 +195,7 @@ fn describe_from(seen: &Inspection, place: Option<u64>) -> String {
 }
 
 /// For a line that may be cut off.
-fn describe_place_first(seen: &Inspection, place: Option<u64>) -> String {
+fn describe_place_first(seen: &Seen, place: Option<u64>) -> String {
     let place = place.map(|place| format!("{} in line; ", ordinal(place))).unwrap_or_default();
     place + &describe_from(seen, None)
 }
@@ -210,7 +211,7 @@ fn ordinal(number: u64) -> String {
     format!("{number}{ending}")
 }
 
-fn describe_holder(holder: &Holder) -> String {
+pub(crate) fn describe_holder(holder: &Holder) -> String {
     let mut text = match &holder.label {
         Some(label) => format!("held by {}", label.as_str().escape_debug()),
         None => String::from("held"),

@@ -7,14 +7,16 @@ use std::time::Duration;
 
 use clap::builder::TypedValueParser as _;
 use rustix::process::Signal;
-use tenure::{Client, Error, ErrorKind, HoldState, Lock, LockGuard, LostReason};
+use tenure::{Client, Error, ErrorKind, HoldState, LostReason};
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::acquire::{Acquired, Patience, acquire, connect};
 use super::result::{Outcome, RunResult};
+use super::target::{Held, Kind, Options, Permits, Target as Wanted};
 use crate::backend::Backend;
 use crate::child::{
-    ChildEnd, Children, Kin, OnExit, Prepared, Report, Signals, Supervised, Supervisor, Terminal, Watchdog, signal_name,
+    ChildEnd, Children, Kin, Lease as _, OnExit, Prepared, Report, Signals, Supervised, Supervisor, Terminal, Watchdog,
+    signal_name,
 };
 use crate::duration::show;
 use crate::exit::{self, Failure, by_signal};
@@ -38,6 +40,15 @@ pub(crate) struct Run {
     /// Do not wait: exit 75 if the lock is taken
     #[arg(long)]
     no_wait: bool,
+    /// Take K of the N permits of a semaphore instead of a lock; N alone: one
+    #[arg(long, value_name = "K/N", conflicts_with_all = ["read", "write", "at_least"])]
+    permits: Option<Permits>,
+    /// Take a read-write lock for reading, beside other readers
+    #[arg(long, conflicts_with_all = ["write", "at_least"])]
+    read: bool,
+    /// Take a read-write lock for writing, alone
+    #[arg(long, conflicts_with = "at_least")]
+    write: bool,
     /// Length of the lease, renewed while the program runs [default: 30s]
     #[arg(long, value_name = "TIME", value_parser = crate::duration::parse)]
     ttl: Option<Duration>,
@@ -130,6 +141,17 @@ pub(crate) async fn run(run: Run, backend: &Backend, printer: Printer) -> Result
     Ok(result.exit)
 }
 
+impl Run {
+    fn kind(&self) -> Kind {
+        match (self.permits, self.read, self.write) {
+            (Some(permits), ..) => Kind::Permits(permits),
+            (None, true, _) => Kind::Read,
+            (None, false, true) => Kind::Write,
+            (None, false, false) => Kind::Lock,
+        }
+    }
+}
+
 impl Course {
     fn waited(&self) -> Duration {
         self.granted.unwrap_or_else(Instant::now).duration_since(self.asked)
@@ -157,7 +179,7 @@ impl Course {
             signal = signals.end() => return Ok(End::Interrupted(signal)),
             client = connect(backend, patience, printer) => client?,
         };
-        let lock = self.lock(run, &client, ttl);
+        let lock = self.wanted(run, &client, ttl);
         let acquired = acquire(&lock, patience, signals, printer).await;
         let end = match acquired {
             Ok(Acquired::Granted(guard)) => return self.hold(run, guard, ttl, &client, signals, printer).await,
@@ -176,20 +198,19 @@ impl Course {
         end
     }
 
-    fn lock(&self, run: &Run, client: &Client, ttl: Duration) -> Lock {
+    fn wanted(&self, run: &Run, client: &Client, ttl: Duration) -> Wanted {
         let label = run.label.clone().unwrap_or_else(|| {
             let system = rustix::system::uname();
             format!("{} pid {}", system.nodename().to_string_lossy(), std::process::id())
         });
-        let lock = client.lock(&self.name).ttl(ttl).label(label);
-        let lock = run.max_hold.into_iter().fold(lock, Lock::max_hold);
-        run.at_least.into_iter().fold(lock, Lock::at_least)
+        let options = Options { ttl, label, max_hold: run.max_hold, at_least: run.at_least };
+        Wanted::of(run.kind(), client, &self.name, options)
     }
 
     async fn hold(
         &mut self,
         run: &Run,
-        guard: LockGuard,
+        guard: Held,
         ttl: Duration,
         client: &Client,
         signals: &mut Signals,
@@ -197,7 +218,7 @@ impl Course {
     ) -> Result<End, Failure> {
         let granted = Instant::now();
         self.granted = Some(granted);
-        self.fence = Some(guard.fence().get());
+        self.fence = Some(guard.fence());
         let term_before = run.term_before.unwrap_or(ttl / 4);
         let ran = self.work(run, &guard, ttl, term_before, signals, printer).await;
         let mut ended = ran.map_err(|error| Failure::new(exit::CANNOT_RUN, format!("cannot start a process: {error}")));
@@ -269,7 +290,7 @@ impl Course {
     async fn work(
         &self,
         run: &Run,
-        guard: &LockGuard,
+        guard: &Held,
         ttl: Duration,
         term_before: Duration,
         signals: &mut Signals,
@@ -304,7 +325,7 @@ impl Course {
         let launch = prepared.go(std::io::stdin().as_fd())?;
         let under = Supervised {
             lease: guard,
-            what: String::from("the lock"),
+            what: String::from(run.kind().what()),
             watchdog: Watchdog::new(ttl, term_before),
             term_before,
             ends_at: run.max_hold.and_then(|most| Some(self.granted? + most)),

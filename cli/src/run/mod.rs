@@ -3,6 +3,7 @@
 mod acquire;
 mod command;
 mod result;
+mod target;
 
-pub(crate) use acquire::describe;
+pub(crate) use acquire::{describe, describe_holder};
 pub(crate) use command::{Run, run};

@@ -102,8 +102,8 @@ impl RedisSettings {
     }
 
     /// The time for which the fence counter of one name outlives its last grant; default a day. It concerns counters
-    /// that belong to names and are seeded by a clock: those of a quorum and of a cluster. The grant after that time
-    /// uses the clock alone. So the time has to be longer than the largest difference between the clocks of the
+    /// that belong to names and are seeded by a clock: those of a quorum, of a cluster and of permits. The grant after that
+    /// time uses the clock alone. So the time has to be longer than the largest difference between the clocks of the
     /// quorum's clients, or of servers that replace one another. For this time, each name costs its servers a key of
     /// some 90 bytes. Use the same for all clients of a prefix.
     ///

@@ -15,7 +15,7 @@ pub(crate) const SEEDED: &[Seeded] = &[
         "least = at + 1, reserved + terms.weight, math.huge",
     ),
     seeded("nothing is reserved", "at + 1, reserved + terms.weight, limit", "at + 1, 0, limit"),
-    seeded("a hold is given behind others", "if at == 0 and terms.ttl", "if terms.ttl"),
+    seeded("a hold is given behind others", "if at > 0 or terms.ttl == '0' then", "if terms.ttl == '0' then"),
     seeded("a release does not serve", "remove(token, hold.weight) end\nserve()", "remove(token, hold.weight) end"),
     seeded("an asker is notified", "terms.called == '1' or member == asker", "terms.called == '1'"),
     seeded("a notified waiter keeps its presence", "redis.call('ZADD', W, 'LT', now_us + 1000 * claim, member)", ""),
@@ -66,7 +66,6 @@ pub(crate) const SEEDED: &[Seeded] = &[
         "holders = holders - #ended",
     ),
     seeded("a fence is given twice", "newest, spare = newest + 1, spare - 1", "spare = spare - 1"),
-    seeded("a fence of an earlier run is given", "  spare = 0 -- other fences may have been given since\n", ""),
     seeded("a waiter that left keeps its place", "if gone[1] then drop(unpack(gone)) end", ""),
     seeded("an ended lease is seen", "if ends > now_us and #seen", "if #seen"),
 ];

@@ -211,3 +211,37 @@ fn a_schema_that_was_left_out_says_how_to_install_it() {
     }
     assert_eq!(world.run(&["schema", "mysql", "--logged"]).code, Some(64));
 }
+
+#[test]
+fn as_many_programs_run_as_there_are_permits() {
+    let world = World::new();
+    let holders = ["1/3", "2/3"].map(|permits| {
+        let holder = world.start_script(&["--permits", permits, "--label", permits], "echo holds; exec sleep 60");
+        holder.says("holds");
+        holder
+    });
+    let busy = world.run(&["run", "--no-wait", "--permits", "3", "job", "--", "true"]);
+    assert!(busy.code == Some(75) && busy.err.contains("3 of 3 permits are held"), "{busy:?}");
+    let seen = world.run(&["inspect", "--semaphore", "job"]);
+    assert!(seen.code == Some(0) && seen.out.contains("2 of 3; held by 2/3"), "{seen:?}");
+    let seen = world.run(&["--format", "json", "inspect", "--semaphore", "job"]).json();
+    assert_eq!((&seen["used"], &seen["holders"][0]["weight"], &seen["waiters"]), (&3.into(), &1.into(), &0.into()));
+    holders[0].signal(Signal::TERM);
+    let ran = world.run(&["run", "--permits", "3", "job", "--", "echo", "ran"]);
+    assert!(ran.code == Some(0) && ran.out == "ran\n", "{ran:?}");
+    assert_eq!(world.run(&["run", "--no-wait", "job", "--", "true"]).code, Some(0), "the lock of this name is free");
+    assert_eq!(world.run(&["run", "--permits", "4/3", "job", "--", "true"]).code, Some(64));
+}
+
+#[test]
+fn programs_read_together_and_write_alone() {
+    let world = World::new();
+    let reader = world.start_script(&["--read", "--label", "one"], "echo holds; exec sleep 60");
+    reader.says("holds");
+    assert_eq!(world.run(&["run", "--no-wait", "--read", "job", "--", "true"]).code, Some(0));
+    let busy = world.run(&["run", "--no-wait", "--write", "job", "--", "true"]);
+    assert!(busy.code == Some(75) && busy.err.contains("held by one") && busy.err.contains("reading"), "{busy:?}");
+    reader.signal(Signal::TERM);
+    let written = world.run(&["run", "--write", "job", "--", env!("CARGO_BIN_EXE_tenure"), "inspect", "--rw", "job"]);
+    assert!(written.code == Some(0) && written.out.contains("writes; held by"), "{written:?}");
+}

@@ -77,7 +77,13 @@ pub(crate) fn sqlite() -> Defaults {
         .with_dead_letters(100_000);
     let reentrant = ReentrantCapabilities::new(OwnerScope::Backend, 1_000);
     let census = Some(CensusCapabilities::new(CensusOrder::Sorted));
-    Defaults { locks, reentrant, permits: None, queue: Some(queue), census }
+    Defaults {
+        locks,
+        reentrant,
+        permits: Some(permits(&locks).with_max_waiters(Some(1_000))),
+        queue: Some(queue),
+        census,
+    }
 }
 
 /// A database whose tables of locks are logged, or not.
@@ -99,7 +105,7 @@ pub(crate) fn postgres(logged: bool) -> Defaults {
         .with_dead_letters(100_000);
     let reentrant = ReentrantCapabilities::new(OwnerScope::Backend, 100);
     let census = Some(CensusCapabilities::new(CensusOrder::Sorted));
-    Defaults { locks, reentrant, permits: None, queue: Some(queue), census }
+    Defaults { locks, reentrant, permits: Some(permits(&locks)), queue: Some(queue), census }
 }
 
 /// A MySQL or MariaDB database.
@@ -119,7 +125,7 @@ pub(crate) fn mysql() -> Defaults {
         .with_dead_letters(100_000);
     let reentrant = ReentrantCapabilities::new(OwnerScope::Backend, 100);
     let census = Some(CensusCapabilities::new(CensusOrder::Sorted).with_waiters(WaitersCounted::No));
-    Defaults { locks, reentrant, permits: None, queue: Some(queue), census }
+    Defaults { locks, reentrant, permits: Some(permits(&locks)), queue: Some(queue), census }
 }
 
 /// Either driver of Redis, where this can break exclusion.
@@ -144,7 +150,7 @@ pub(crate) fn redis(exclusion: Exclusion) -> Defaults {
         .with_dead_letters(100_000);
     let reentrant = ReentrantCapabilities::new(OwnerScope::Backend, 65_535);
     let census = Some(CensusCapabilities::new(CensusOrder::None));
-    Defaults { locks, reentrant, permits: None, queue: Some(queue), census }
+    Defaults { locks, reentrant, permits: Some(permits(&locks)), queue: Some(queue), census }
 }
 
 /// A quorum of Redis servers.
@@ -188,6 +194,13 @@ pub(crate) fn etcd() -> Defaults {
     let reentrant = ReentrantCapabilities::new(OwnerScope::Backend, 1_000);
     let census = Some(CensusCapabilities::new(CensusOrder::None).with_max_page(100));
     Defaults { locks, reentrant, permits: None, queue: Some(queue), census }
+}
+
+/// Those of a driver whose permits promise what its locks promise.
+fn permits(locks: &LockCapabilities) -> PermitCapabilities {
+    PermitCapabilities::new(locks.exclusion, locks.fencing, locks.waiting, locks.ttl)
+        .with_max_waiters(locks.max_waiters)
+        .with_renew_batch(locks.renew_batch)
 }
 
 fn millis_up_to(max: Duration) -> TtlRange {

@@ -78,6 +78,20 @@ pub fn capabilities_page() -> String {
         );
     }
     page.push_str(
+        "\n## Semaphores and read-write locks\n\n\
+         | driver | exclusion | waiting | most holders of a name | most waiters |\n|---|---|---|---|---|\n",
+    );
+    for (driver, Defaults { permits, .. }) in defaults() {
+        let _ = match permits {
+            Some(permits) => {
+                let waiters = permits.max_waiters.map_or_else(|| String::from("no queue"), |most| most.to_string());
+                let (exclusion, waiting, holders) = (permits.exclusion, permits.waiting, permits.max_holders);
+                writeln!(page, "| {driver} | {exclusion:?} | {waiting:?} | {holders} | {waiters} |")
+            }
+            None => writeln!(page, "| {driver} | there are none | | | |"),
+        };
+    }
+    page.push_str(
         "\n## The list of held locks\n\n| driver | order of the names | waiters are counted | most locks of a page |\n\
          |---|---|---|---|\n",
     );

@@ -142,7 +142,7 @@ impl HarnessMaker for PostgresMaker {
         let queue = queue.map(|queue| queue.with_dead_letters(MAX_DEAD_LETTERS));
         let declared =
             Declared::new(locks.with_max_waiters(Some(MAX_WAITERS))).reentrant(reentrant.with_max_depth(MAX_DEPTH));
-        let permits = permits.map(|permits| permits.with_max_waiters(Some(MAX_WAITERS)));
+        let permits = permits.map(|permits| permits.with_ttl(locks.ttl).with_max_waiters(Some(MAX_WAITERS)));
         let declared = permits.into_iter().fold(declared, Declared::permits);
         let declared = queue.into_iter().fold(declared, Declared::queue);
         census

@@ -23,6 +23,8 @@ mod leases;
 mod looks;
 mod maker;
 mod names;
+mod permit_turns;
+mod permits;
 mod queues;
 mod ranges;
 mod reduced;
@@ -52,6 +54,8 @@ pub fn all() -> impl Iterator<Item = &'static Mutant> {
         leases::MUTANTS,
         looks::MUTANTS,
         names::MUTANTS,
+        permit_turns::MUTANTS,
+        permits::MUTANTS,
         queues::MUTANTS,
         ranges::MUTANTS,
         turns::MUTANTS,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use crate::driver::{Family, Share};
-use crate::engine::lease::Upkeep;
+use crate::engine::lease::{Kind, Upkeep};
 use crate::value::error::{Error, ErrorKind, Label, LockName, Result};
 use crate::value::time::{LeaseInstant, Ttl};
 use crate::value::token::OwnerId;
@@ -73,6 +73,16 @@ pub(crate) enum Wanted {
     Entry(OwnerId),
     /// A share of a semaphore or of a read-write lock.
     Permits(Family, Share),
+}
+
+impl From<Wanted> for Kind {
+    fn from(wanted: Wanted) -> Self {
+        match wanted {
+            Wanted::Lock => Self::Plain,
+            Wanted::Entry(owner) => Self::Reentrant(owner),
+            Wanted::Permits(family, _) => Self::Permits(family),
+        }
+    }
 }
 
 /// A checked request that has not been sent.

@@ -8,7 +8,6 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use crate::driver::{Family, Hold, PermitHold, ReentrantHold};
-use crate::engine::ask::Wanted;
 use crate::value::error::LockName;
 use crate::value::time::{HoldState, LeaseInstant, LostReason, Ttl, part};
 use crate::value::token::{FencingToken, OwnerId, OwnerToken};
@@ -442,16 +441,6 @@ impl LeaseKey {
             Self::Plain(_) => Kind::Plain,
             Self::Reentrant(hold) => Kind::Reentrant(hold.owner),
             Self::Permits(hold) => Kind::Permits(hold.family),
-        }
-    }
-}
-
-impl From<Wanted> for Kind {
-    fn from(wanted: Wanted) -> Self {
-        match wanted {
-            Wanted::Lock => Self::Plain,
-            Wanted::Entry(owner) => Self::Reentrant(owner),
-            Wanted::Permits(family, _) => Self::Permits(family),
         }
     }
 }

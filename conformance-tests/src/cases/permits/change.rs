@@ -54,9 +54,9 @@ pub(in crate::cases) const CASES: &[Case] = &[
 ];
 
 async fn shrink_frees_at_once(context: &mut Context) -> CaseResult {
-    let (holder, name, ttl) = (context.client().await?, context.name("shrink"), context.ttl(900));
+    let (holder, name) = (context.client().await?, context.name("shrink"));
     let (client, layer) = context.layered_with(|builder| builder.presence(LONG)).await?;
-    let mut held = must(semaphore(&holder, &name, 3).weight(3).ttl(ttl).try_acquire().await?)?;
+    let mut held = must(semaphore(&holder, &name, 3).weight(3).ttl(LONG).try_acquire().await?)?;
     let waiter = semaphore(&client, &name, 3).weight(2).ttl(LONG);
     let next = waiting(context, &layer, &name, async move { waiter.acquire().await }).await?;
     let fence = held.fence();
@@ -65,7 +65,6 @@ async fn shrink_frees_at_once(context: &mut Context) -> CaseResult {
     held.shrink(1).await?;
     let permit = context.within(context.soon(), "the waiter fits beside the rest", next).await???;
     assert!(permit.fence() > fence);
-    context.pass(ttl * 2).await;
     assert!(held.is_held() && (held.fence(), held.weight()) == (fence, 1), "the rest is held as before");
     assert!(semaphore(&holder, &name, 3).try_acquire().await?.is_none());
     held.release().await?;
@@ -105,6 +104,8 @@ async fn lost_answer_of_a_shrink(context: &mut Context) -> CaseResult {
             }
         };
         context.eventually(context.soon(), "the part is free", beside).await?;
+        let acknowledged = async || client.stats().cleanups == 0;
+        context.eventually(context.soon(), "the shrink is acknowledged", acknowledged).await?;
         assert!(permit.is_held() && !is_idle(&probe, Family::Semaphore, &name).await?, "the rest was freed too");
         layer.heal();
         permit.release().await?;

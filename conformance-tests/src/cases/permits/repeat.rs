@@ -128,11 +128,12 @@ async fn duplicated_requests_change_nothing(context: &mut Context) -> CaseResult
     layer.rule(Rule::always(Action::Duplicate));
     let mut last = None;
     for _ in 0..3 {
-        let mut permit = must(semaphore(&client, &name, 3).weight(3).ttl(ttl).try_acquire().await?)?;
+        let mut permit = must(semaphore(&client, &name, 3).weight(2).ttl(ttl).try_acquire().await?)?;
+        must(semaphore(&probe, &name, 3).try_acquire().await?)?.release().await?;
         assert!(last.is_none_or(|last| permit.fence() > last));
         last = Some(permit.fence());
         context.pass(ttl * 2).await;
-        assert!(permit.is_held() && semaphore(&probe, &name, 3).try_acquire().await?.is_none());
+        assert!(permit.is_held() && semaphore(&probe, &name, 3).weight(2).try_acquire().await?.is_none());
         permit.shrink(1).await?;
         let beside = must(semaphore(&probe, &name, 3).weight(2).try_acquire().await?)?;
         assert!(semaphore(&probe, &name, 3).try_acquire().await?.is_none());
@@ -145,7 +146,7 @@ async fn duplicated_requests_change_nothing(context: &mut Context) -> CaseResult
 
 async fn cancel_at_every_poll(context: &mut Context) -> CaseResult {
     let probe = context.client().await?;
-    for (op, part) in [(Op::Acquire, Part::Waiting), (Op::Release, Part::Release)] {
+    for (op, part) in [(Op::Acquire, Part::Try), (Op::Acquire, Part::Waiting), (Op::Release, Part::Release)] {
         for (index, pace) in PACES.into_iter().enumerate() {
             let (client, layer): (Client, FaultLayer) = context.layered().await?;
             pace.into_iter().for_each(|action| layer.rule(Rule::on(op, action)));
@@ -154,6 +155,7 @@ async fn cancel_at_every_poll(context: &mut Context) -> CaseResult {
                 let name = context.name(format!("{part:?}/{index}/{polls}"));
                 let handle = semaphore(&client, &name, 3).weight(2).ttl(LONG);
                 completed = match part {
+                    Part::Try => poll::at_most(polls, handle.try_acquire()).await.transpose()?.is_some(),
                     Part::Release => {
                         let permit = must(handle.try_acquire().await?)?;
                         poll::at_most(polls, permit.release()).await.transpose()?.is_some()
@@ -184,6 +186,7 @@ async fn cancel_at_every_poll(context: &mut Context) -> CaseResult {
 
 #[derive(Clone, Copy, Debug)]
 enum Part {
+    Try,
     Waiting,
     Release,
 }

@@ -88,6 +88,8 @@ async fn lost_answer_of_a_downgrade(context: &mut Context) -> CaseResult {
             }
         };
         context.eventually(context.soon(), "readers are let in", enters).await?;
+        let acknowledged = async || client.stats().cleanups == 0;
+        context.eventually(context.soon(), "the downgrade is acknowledged", acknowledged).await?;
         assert!(reader.is_held() && rw_lock(&probe, &name).try_write().await?.is_none());
         layer.heal();
         reader.release().await?;

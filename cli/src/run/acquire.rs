@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use rustix::process::Signal;
-use tenure::{Client, Error, ErrorKind, Holder, Inspection, WaitProgress};
+use tenure::{Client, Error, ErrorKind, WaitProgress};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use super::target::{Held, Seen, Target};
+use super::describe::{Seen, describe_from, describe_place_first};
+use super::target::{Held, Target};
 use crate::backend::Backend;
 use crate::child::Signals;
-use crate::duration::show;
 use crate::exit::{self, Failure};
 use crate::printer::Printer;
 
@@ -176,63 +176,5 @@ async fn show_wait(lock: &Target, progress: &WaitProgress, printer: Printer) {
             _ => {}
         }
         (answers, known) = (answered, known.or(place));
-    }
-}
-
-/// A lock, in words.
-pub(crate) fn describe(seen: &Inspection) -> String {
-    describe_from(&Seen::from(seen), None)
-}
-
-fn describe_from(seen: &Seen, place: Option<u64>) -> String {
-    let holder = &seen.holder;
-    match (place, seen.waiters) {
-        (None, 0) => holder.clone(),
-        (None, waiters) => format!("{holder}; {waiters} in line"),
-        (Some(place), waiters) if u64::from(waiters) < place => format!("{holder}; {} in line", ordinal(place)),
-        (Some(place), waiters) => format!("{holder}; {} of {waiters} in line", ordinal(place)),
-    }
-}
-
-/// For a line that may be cut off.
-fn describe_place_first(seen: &Seen, place: Option<u64>) -> String {
-    let place = place.map(|place| format!("{} in line; ", ordinal(place))).unwrap_or_default();
-    place + &describe_from(seen, None)
-}
-
-fn ordinal(number: u64) -> String {
-    let ending = match (number % 10, number % 100) {
-        (_, 11..=13) => "th",
-        (1, _) => "st",
-        (2, _) => "nd",
-        (3, _) => "rd",
-        _ => "th",
-    };
-    format!("{number}{ending}")
-}
-
-pub(crate) fn describe_holder(holder: &Holder) -> String {
-    let mut text = match &holder.label {
-        Some(label) => format!("held by {}", label.as_str().escape_debug()),
-        None => String::from("held"),
-    };
-    if let Some(span) = holder.held_for {
-        text.push_str(&format!(" for {}", show(span)));
-    }
-    match holder.remaining {
-        Some(rest) => text.push_str(&format!(", its lease expires in {}", show(rest))),
-        None => text.push_str(", its lease has no end"),
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::ordinal;
-
-    #[test]
-    fn places_are_counted_as_people_do() {
-        let spoken = [1, 2, 3, 4, 11, 12, 13, 21, 22, 101, 111, 112, 123].map(ordinal);
-        assert_eq!(spoken.join(" "), "1st 2nd 3rd 4th 11th 12th 13th 21st 22nd 101st 111th 112th 123rd");
     }
 }

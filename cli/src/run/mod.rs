@@ -2,8 +2,9 @@
 
 mod acquire;
 mod command;
+mod describe;
 mod result;
 mod target;
 
-pub(crate) use acquire::{describe, describe_holder};
 pub(crate) use command::{Run, run};
+pub(crate) use describe::{describe, describe_holder};

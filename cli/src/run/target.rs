@@ -4,13 +4,12 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use tenure::{
-    Client, Error, HoldState, Holder, Inspection, Lock, LockGuard, LockName, Permit, PermitInspection, ReadGuard,
-    Result, RwLock, Semaphore, Share, WaitProgress, WriteGuard,
+    Client, Error, HoldState, Lock, LockGuard, LockName, Permit, ReadGuard, Result, RwLock, Semaphore, WaitProgress,
+    WriteGuard,
 };
 
-use super::acquire::describe_holder;
+use super::describe::Seen;
 use crate::child::Lease;
-use crate::duration::show;
 
 /// `K/N`: this many of so many permits; `N` is one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,13 +67,6 @@ pub(super) enum Held {
     Permits(Permit),
     Read(ReadGuard),
     Write(WriteGuard),
-}
-
-/// The state of a name, in words.
-#[derive(Debug)]
-pub(super) struct Seen {
-    pub(super) holder: String,
-    pub(super) waiters: u32,
 }
 
 /// The options of a request.
@@ -165,35 +157,6 @@ impl Target {
             Self::Read(lock) | Self::Write(lock) => lock.inspect().await.map(|seen| Seen::from(&seen)),
         }
     }
-}
-
-impl From<&Inspection> for Seen {
-    fn from(seen: &Inspection) -> Self {
-        let holder = seen.holder.as_ref().map_or_else(|| String::from("it is free"), describe_holder);
-        Self { holder, waiters: seen.waiters }
-    }
-}
-
-impl From<&PermitInspection> for Seen {
-    /// Of a read-write lock.
-    fn from(seen: &PermitInspection) -> Self {
-        let writer = seen.holders.iter().find(|holder| holder.share == Share::WRITER);
-        let holder = match (writer, &seen.holders[..]) {
-            (Some(writer), _) => format!("{}, for writing", describe_holder(&writer.holder)),
-            (None, []) => String::from("it is free"),
-            (None, [reader]) => format!("{}, for reading", describe_holder(&reader.holder)),
-            (None, readers) => {
-                format!("held by {} readers{}", readers.len(), longest(readers.iter().map(|one| &one.holder)))
-            }
-        };
-        Self { holder, waiters: seen.waiters }
-    }
-}
-
-/// The longest of their times, in words.
-fn longest<'a>(holders: impl Iterator<Item = &'a Holder>) -> String {
-    let most = holders.filter_map(|holder| holder.held_for).max();
-    most.map(|span| format!(", the first for {}", show(span))).unwrap_or_default()
 }
 
 impl Held {

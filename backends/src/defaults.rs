@@ -181,6 +181,11 @@ pub(crate) fn etcd() -> Defaults {
     .with_max_waiters(Some(10_000))
     .with_renew_batch(100)
     .with_max_fences(8);
+    let permits = PermitCapabilities::new(locks.exclusion, locks.fencing, locks.waiting, locks.ttl)
+        .with_introspection(Introspection::Ageless)
+        .with_max_holders(128)
+        .with_max_waiters(Some(10_000))
+        .with_renew_batch(100);
     let queue = QueueCapabilities::new(Exclusion::Consensus, Fencing::Strict, QueueWake::Notified)
         .with_clock_error(Duration::from_secs(1))
         .with_parking(Parking::Attended)
@@ -193,7 +198,7 @@ pub(crate) fn etcd() -> Defaults {
         .with_dead_letters(100_000);
     let reentrant = ReentrantCapabilities::new(OwnerScope::Backend, 1_000);
     let census = Some(CensusCapabilities::new(CensusOrder::None).with_max_page(100));
-    Defaults { locks, reentrant, permits: None, queue: Some(queue), census }
+    Defaults { locks, reentrant, permits: Some(permits), queue: Some(queue), census }
 }
 
 /// Those of a driver whose permits promise what its locks promise.

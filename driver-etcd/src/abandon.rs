@@ -36,21 +36,35 @@ impl Inner {
         known: Option<LeftBehind>,
     ) -> Result<()> {
         let keys = self.keys(name);
-        let waiting = match &known {
-            Some(known) => known.waiting,
-            None => self.find_place(&keys, token).await?.map(Waiting::from),
-        };
+        let Some(owner) = owner else { return self.undo_plain(&keys, token, known).await };
+        self.undo_place(&keys, token, known.as_ref()).await?;
+        let entry = ReentrantEntry::new(name.clone(), owner, *token);
+        self.undo_entry(&keys, &entry, known.map(|known| known.leases)).await
+    }
+
+    /// Undoes what a token has that holds for no owner.
+    pub(crate) async fn undo_plain(
+        &self,
+        keys: &NameKeys,
+        token: &OwnerToken,
+        known: Option<LeftBehind>,
+    ) -> Result<()> {
         // The place before the hold: at the lock that becomes free, the place could be the first in line.
-        if let Some(waiting) = waiting {
-            self.session.leave(&keys, &waiting).await?;
+        self.undo_place(keys, token, known.as_ref()).await?;
+        match known {
+            Some(known) => self.revoke_all(known.leases).await,
+            None => self.revoke_all(self.lease_in_etcd(keys, token).await?.into_iter().collect()).await,
         }
-        match (owner, known.map(|known| known.leases)) {
-            (Some(owner), known) => {
-                let entry = ReentrantEntry::new(name.clone(), owner, *token);
-                self.undo_entry(&keys, &entry, known).await
-            }
-            (None, Some(leases)) => self.revoke_all(leases).await,
-            (None, None) => self.revoke_all(self.lease_in_etcd(&keys, token).await?.into_iter().collect()).await,
+    }
+
+    async fn undo_place(&self, keys: &NameKeys, token: &OwnerToken, known: Option<&LeftBehind>) -> Result<()> {
+        let waiting = match known {
+            Some(known) => known.waiting,
+            None => self.find_place(keys, token).await?.map(Waiting::from),
+        };
+        match waiting {
+            Some(waiting) => self.session.leave(keys, &waiting).await,
+            None => Ok(()),
         }
     }
 

@@ -66,7 +66,9 @@ pub(crate) enum Tried<T> {
 impl HoldSeen {
     /// The first fence of the grant; `None` if the value was not written by tenure.
     pub(crate) fn fence(&self) -> Option<FencingToken> {
-        fences::of_lock(self.record.as_ref()?.base, self.granted).ok()
+        let record = self.record.as_ref()?;
+        let grown = record.permit.and_then(|part| part.grown);
+        fences::of_lock(record.base, grown.unwrap_or(self.granted)).ok()
     }
 }
 
@@ -133,12 +135,11 @@ pub(crate) fn hold_in(found: &GetResponse) -> Option<HoldSeen> {
 }
 
 pub(crate) fn hold_of(key: &KeyValue) -> HoldSeen {
-    HoldSeen {
-        record: Record::decode(key.value()),
-        granted: key.create_revision(),
-        written: key.mod_revision(),
-        lease: key.lease(),
+    let mut record = Record::decode(key.value());
+    if let Some(grown @ 0) = record.as_mut().and_then(|record| record.permit.as_mut()?.grown.as_mut()) {
+        *grown = key.mod_revision();
     }
+    HoldSeen { record, granted: key.create_revision(), written: key.mod_revision(), lease: key.lease() }
 }
 
 #[cfg(test)]

@@ -38,7 +38,7 @@ pub(crate) struct Ask<'a> {
     pub(crate) secs: i64,
     asking: Asking<'a>,
     /// Not earlier than the true time: the elapsed part of a lease is counted up to here.
-    began: LeaseInstant,
+    pub(crate) began: LeaseInstant,
     /// The leases that were asked for on the way.
     made: Mutex<Vec<i64>>,
 }
@@ -259,7 +259,7 @@ impl Ask<'_> {
     }
 
     /// The token has another place than was thought, or none.
-    fn lapsed(&self, now: Option<Place>) -> Result<()> {
+    pub(crate) fn lapsed(&self, now: Option<Place>) -> Result<()> {
         match now {
             Some(place) => self.inner.tickets.set_waiting(place.into()),
             None => {
@@ -280,7 +280,7 @@ impl Ask<'_> {
     }
 
     /// The token holds the lock, and so has no place; one that was asked for without an answer must not come either.
-    async fn is_in(&self) -> Result<()> {
+    pub(crate) async fn is_in(&self) -> Result<()> {
         match self.inner.tickets.place(self.token()) {
             Some(_) => self.lapsed(None),
             None => self.leave().await,
@@ -374,7 +374,7 @@ impl Ask<'_> {
         kept
     }
 
-    fn made(&self) -> MutexGuard<'_, Vec<i64>> {
+    pub(crate) fn made(&self) -> MutexGuard<'_, Vec<i64>> {
         self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -402,6 +402,7 @@ impl Ask<'_> {
             lease_secs: lease.secs,
             term: lease.term,
             base: base.locks,
+            permit: None,
             label: self.request.label.clone(),
         }
     }

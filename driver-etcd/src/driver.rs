@@ -136,6 +136,7 @@ impl From<EtcdDriver> for Backend {
         let driver = Arc::new(driver);
         Self::new(driver.clone())
             .with_reentrant(driver.clone())
+            .with_permits(driver.clone())
             .with_queue(driver.clone())
             .with_queue_admin(driver.clone())
             .with_census(driver.clone())

@@ -12,8 +12,9 @@ use crate::config::EtcdConfig;
 use crate::fences::Fences;
 use crate::grants::{Leases, Revoked};
 use crate::idle::Idle;
-use crate::keys::{Keyspace, NameKeys};
+use crate::keys::{Keyspace, NameKeys, PermitSpace};
 use crate::link::Link;
+use crate::permits::Crowds;
 use crate::queue::{Clock, Delivered, HeldLooks, QueueSpace, Signals};
 use crate::session::Session;
 use crate::tickets::Tickets;
@@ -32,6 +33,8 @@ pub(crate) struct Inner {
     pub(crate) tickets: Tickets,
     pub(crate) watcher: Watcher,
     pub(crate) session: Arc<Session>,
+    pub(crate) permits: PermitSpace,
+    pub(crate) crowds: Crowds,
     pub(crate) queues: QueueSpace,
     pub(crate) clock: Arc<Clock>,
     pub(crate) signals: Signals,
@@ -49,6 +52,8 @@ impl Inner {
         let leases = Arc::new(Leases::new(Arc::clone(&link)));
         let watcher = Watcher::new(Arc::clone(&link), keyspace.clone());
         let session = Session::new(Arc::clone(&link), Arc::clone(&leases), keyspace.clone(), watcher.clone());
+        let permits = PermitSpace::new(&config.prefix);
+        let crowds = Crowds::new(Arc::clone(&link), permits.clone());
         let clock = Arc::new(Clock::default());
         let fences = Fences::new(Arc::clone(&link), keyspace.fences(), config.fence_floor);
         let signals = Signals::new(Arc::clone(&link), Arc::clone(&leases), queues.clone(), Arc::clone(&clock));
@@ -62,6 +67,8 @@ impl Inner {
             delivered: Delivered::default(),
             held_looks: HeldLooks::default(),
             crowded: AtomicU32::new(0),
+            permits,
+            crowds,
             queues,
             fences,
             tickets: Tickets::default(),
@@ -120,6 +127,7 @@ impl Drop for Inner {
     fn drop(&mut self) {
         self.session.abort();
         self.watcher.abort();
+        self.crowds.abort();
         self.signals.abort();
     }
 }

@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 
+use tenure_core::driver::Family;
 use tenure_core::{LockName, OwnerToken};
 
 /// The keys of one prefix.
@@ -14,6 +15,32 @@ pub(crate) struct Keyspace {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NameKeys {
     base: Vec<u8>,
+    /// The holder among those of permits.
+    holder: Option<OwnerToken>,
+}
+
+/// The permits of one prefix. Their keys are beside those of locks, so that the waiters for one of them do not receive
+/// the events of the other.
+#[derive(Clone, Debug)]
+pub(crate) struct PermitSpace {
+    root: Vec<u8>,
+}
+
+/// The keys of one name of semaphores or of read-write locks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PermitKeys {
+    base: Vec<u8>,
+}
+
+/// What a key of permits is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ParsedPermit {
+    /// The hold of a token.
+    Hold(OwnerToken),
+    /// A hold waits to weigh more.
+    Grow,
+    /// A place in the line.
+    Wait(Spot),
 }
 
 /// Where a token waits. Places are in the order of their keys.
@@ -37,6 +64,8 @@ pub(crate) enum Parsed<'a> {
 
 const HOLD: &[u8] = b"/hold";
 const WAIT: &[u8] = b"/wait/";
+const HOLDS: &[u8] = b"/hold/";
+const GROW: &[u8] = b"/grow";
 
 impl Keyspace {
     pub(crate) fn new(prefix: &str) -> Self {
@@ -51,7 +80,7 @@ impl Keyspace {
     pub(crate) fn of(&self, name: &LockName) -> NameKeys {
         let mut base = self.root.clone();
         encode(name.as_bytes(), &mut base);
-        NameKeys { base }
+        NameKeys { base, holder: None }
     }
 
     /// The encoded name of these keys.
@@ -124,7 +153,10 @@ impl PartialOrd for Spot {
 
 impl NameKeys {
     pub(crate) fn hold(&self) -> Vec<u8> {
-        [&self.base, HOLD].concat()
+        match &self.holder {
+            None => [&self.base, HOLD].concat(),
+            Some(holder) => [&self.base, HOLDS, holder.expose().as_str().as_bytes()].concat(),
+        }
     }
 
     /// All places are from this key on. A revision has fewer than sixteen digits for as long as etcd can count.
@@ -144,6 +176,59 @@ impl NameKeys {
     /// Whose place the key is.
     pub(crate) fn whose(&self, place: &[u8]) -> Option<Spot> {
         place.strip_prefix(self.base.as_slice())?.strip_prefix(WAIT).and_then(Spot::parse)
+    }
+}
+
+impl PermitSpace {
+    pub(crate) fn new(prefix: &str) -> Self {
+        Self { root: format!("{}:permit/", own(prefix)).into_bytes() }
+    }
+
+    pub(crate) fn root(&self) -> &[u8] {
+        &self.root
+    }
+
+    pub(crate) fn of(&self, family: Family, name: &LockName) -> PermitKeys {
+        let mut base = self.root.clone();
+        base.extend_from_slice(&[family.code() as u8, b'/']);
+        encode(name.as_bytes(), &mut base);
+        PermitKeys { base }
+    }
+
+    /// The part before the kind of a key, which is that of one name, and the kind.
+    pub(crate) fn parse<'a>(&self, key: &'a [u8]) -> Option<(&'a [u8], ParsedPermit)> {
+        let name = key.get(self.root.len() + 2..)?.iter().position(|byte| *byte == b'/')?;
+        let (base, tail) = key.split_at(self.root.len() + 2 + name);
+        if tail == GROW {
+            return Some((base, ParsedPermit::Grow));
+        }
+        if let Some(token) = tail.strip_prefix(HOLDS) {
+            let token = OwnerToken::parse(std::str::from_utf8(token).ok()?).ok()?;
+            return Some((base, ParsedPermit::Hold(token)));
+        }
+        Some((base, ParsedPermit::Wait(tail.strip_prefix(WAIT).and_then(Spot::parse)?)))
+    }
+}
+
+impl PermitKeys {
+    /// What all keys of the name begin with, and no other.
+    pub(crate) fn base(&self) -> &[u8] {
+        &self.base
+    }
+
+    /// The keys of the name as one token uses them.
+    pub(crate) fn of(&self, token: &OwnerToken) -> NameKeys {
+        NameKeys { base: self.base.clone(), holder: Some(*token) }
+    }
+
+    /// The key of the hold that waits to weigh more.
+    pub(crate) fn grow(&self) -> Vec<u8> {
+        [&self.base, GROW].concat()
+    }
+
+    /// From [`grow`](Self::grow) to this key, there are that key and the holds.
+    pub(crate) fn holds_end(&self) -> Vec<u8> {
+        [&self.base, b"/hold0".as_slice()].concat()
     }
 }
 

@@ -59,6 +59,7 @@ mod keys;
 mod lasting_watch;
 mod link;
 mod locks;
+mod permits;
 #[cfg(test)]
 mod properties;
 mod queue;

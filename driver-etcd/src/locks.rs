@@ -23,7 +23,12 @@ use crate::tickets::On;
 use crate::txn;
 
 /// How many holds one renewal carries; etcd takes 128 operations in a transaction by default.
-const RENEW_BATCH: usize = 100;
+pub(crate) const RENEW_BATCH: usize = 100;
+
+/// The ttls of a cluster with the default election timeout.
+pub(crate) const fn ttls() -> TtlRange {
+    TtlRange { min: SHORTEST, max: Ttl::MAX, granularity: Duration::from_secs(1) }
+}
 
 #[async_trait]
 impl DistributedLock for EtcdDriver {
@@ -32,17 +37,11 @@ impl DistributedLock for EtcdDriver {
     }
 
     fn capabilities(&self) -> LockCapabilities {
-        let second = Duration::from_secs(1);
-        LockCapabilities::new(
-            Exclusion::Consensus,
-            Fencing::Strict,
-            Waiting::Fifo,
-            TtlRange { min: SHORTEST, max: Ttl::MAX, granularity: second },
-        )
-        .with_introspection(Introspection::Ageless)
-        .with_max_waiters(Some(self.inner.config.max_waiters))
-        .with_renew_batch(RENEW_BATCH)
-        .with_max_fences(OF_A_GRANT)
+        LockCapabilities::new(Exclusion::Consensus, Fencing::Strict, Waiting::Fifo, ttls())
+            .with_introspection(Introspection::Ageless)
+            .with_max_waiters(Some(self.inner.config.max_waiters))
+            .with_renew_batch(RENEW_BATCH)
+            .with_max_fences(OF_A_GRANT)
     }
 
     /// Two requests for a free lock: a lease, and the transaction. Three for a busy one that is not waited for. Joining
@@ -61,24 +60,7 @@ impl DistributedLock for EtcdDriver {
     /// One request: the hold is deleted, and its lease kept for the next; or its lease is revoked and the hold goes with
     /// it, once so much of it has passed that it is of no use any more.
     async fn release(&self, hold: &Hold) -> Result<Released> {
-        let on = match self.inner.tickets.hold(&hold.token) {
-            Some(on) => on,
-            None => match self.inner.hold(&self.inner.keys(&hold.name)).await? {
-                Some(seen) if seen.is_of(&hold.token) => On { lease: seen.lease, granted: None },
-                _ => return Ok(Released::NotHeld),
-            },
-        };
-        let mut spare = self.inner.tickets.leases(&hold.token);
-        spare.retain(|other| *other != on.lease);
-        if let Some(waiting) = self.inner.tickets.waiting(&hold.token) {
-            self.inner.session.leave(&self.inner.keys(&hold.name), &waiting).await?;
-        }
-        let (released, spared) = join(self.inner.end(hold, on), self.inner.revoke_all(spare)).await;
-        let released = released?;
-        spared?;
-        // Last: if one of the requests fails, a repeated release or an abandonment still needs the ticket.
-        self.inner.tickets.forget(&hold.token);
-        Ok(released)
+        self.inner.release(&self.inner.keys(&hold.name), &hold.token).await
     }
 
     async fn abandon(&self, hold: &Hold) -> Result<()> {
@@ -126,6 +108,7 @@ impl DistributedLock for EtcdDriver {
         // The link last: the revocations above need it.
         if self.inner.link.close() {
             self.inner.watcher.close().await;
+            self.inner.crowds.close().await;
             self.inner.signals.close().await;
         }
     }
@@ -138,8 +121,30 @@ impl HoldSeen {
 }
 
 impl Inner {
+    /// Ends the hold of a token, and gives up its place and its other leases.
+    pub(crate) async fn release(&self, keys: &NameKeys, token: &OwnerToken) -> Result<Released> {
+        let on = match self.tickets.hold(token) {
+            Some(on) => on,
+            None => match self.hold(keys).await? {
+                Some(seen) if seen.is_of(token) => On { lease: seen.lease, granted: None },
+                _ => return Ok(Released::NotHeld),
+            },
+        };
+        let mut spare = self.tickets.leases(token);
+        spare.retain(|other| *other != on.lease);
+        if let Some(waiting) = self.tickets.waiting(token) {
+            self.session.leave(keys, &waiting).await?;
+        }
+        let (released, spared) = join(self.end(keys, token, on), self.revoke_all(spare)).await;
+        let released = released?;
+        spared?;
+        // Last: if one of the requests fails, a repeated release or an abandonment still needs the ticket.
+        self.tickets.forget(token);
+        Ok(released)
+    }
+
     /// Deletes a hold that was seen, of any holder.
-    async fn take_away(
+    pub(crate) async fn take_away(
         &self,
         keys: &NameKeys,
         seen: HoldSeen,
@@ -162,8 +167,8 @@ impl Inner {
         }
     }
 
-    async fn end(&self, hold: &Hold, on: On) -> Result<Released> {
-        let (token, lease) = (&hold.token, on.lease);
+    async fn end(&self, keys: &NameKeys, token: &OwnerToken, on: On) -> Result<Released> {
+        let lease = on.lease;
         let free = self.tickets.free(token, lease, |lease| self.idle.wants(lease)).is_some();
         // A lease can serve again only if no request that puts something on it is without an answer. Otherwise it is
         // revoked, which also refuses that request.
@@ -173,7 +178,7 @@ impl Inner {
                 Revoked::Absent => Released::NotHeld,
             });
         };
-        let ended = self.end_granted(&self.keys(&hold.name), token, granted, lease).await?;
+        let ended = self.end_granted(keys, token, granted, lease).await?;
         self.give_back(token, lease).await?;
         Ok(if ended { Released::Released } else { Released::NotHeld })
     }

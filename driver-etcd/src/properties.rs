@@ -91,6 +91,7 @@ fn records() -> impl Strategy<Value = Record> {
         option::of("[ -~é\n]{0,40}"),
     );
     parts.prop_map(|(owner, entries, lease_secs, term, base, label)| Record {
+        permit: None,
         owner: owner.map(OwnerId::from_bytes),
         entries: entries.into_iter().map(token).collect(),
         lease_secs,

@@ -11,8 +11,10 @@
 //! entry=AAAAAAAAAAAAAAAAAAAAAg
 //! label=worker 7
 //! ```
+//!
+//! A hold of permits also has `share=2/3` (weight and capacity), `step=1` and, if it became heavier, `grown=9`.
 
-use tenure_core::driver::Ttl;
+use tenure_core::driver::{Share, Ttl};
 use tenure_core::{Label, OwnerId, OwnerToken};
 
 use crate::grants::Lease;
@@ -30,7 +32,31 @@ pub(crate) struct Record {
     pub(crate) term: Option<u64>,
     /// What the revision of the grant is added to, for the fence.
     pub(crate) base: u64,
+    /// The share, for a hold of permits.
+    pub(crate) permit: Option<Part>,
     pub(crate) label: Option<Label>,
+}
+
+/// The part of a capacity that a hold of permits has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Part {
+    pub(crate) share: Share,
+    /// The number of the last change of its weight.
+    pub(crate) step: u32,
+    /// The revision in which it last became heavier; 0 if that is the revision of the value itself.
+    pub(crate) grown: Option<i64>,
+}
+
+/// A share as values have it.
+pub(crate) fn share_text(share: Share) -> String {
+    format!("share={}/{}\n", share.weight, share.capacity)
+}
+
+/// Reads a share in this form, without its name.
+pub(crate) fn share_of(text: &str) -> Option<Share> {
+    let (weight, capacity) = text.split_once('/')?;
+    let share = Share { weight: weight.parse().ok()?, capacity: capacity.parse().ok()? };
+    share.is_possible().then_some(share)
 }
 
 const HEADER: &str = "tenure/1";
@@ -73,6 +99,13 @@ impl Record {
         for entry in &self.entries {
             text.push_str(&format!("entry={}\n", entry.expose().as_str()));
         }
+        if let Some(Part { share, step, grown }) = self.permit {
+            text.push_str(&share_text(share));
+            text.push_str(&format!("step={step}\n"));
+            if let Some(grown) = grown {
+                text.push_str(&format!("grown={grown}\n"));
+            }
+        }
         if let Some(label) = &self.label {
             text.push_str("label=");
             text.push_str(label.as_str());
@@ -83,7 +116,9 @@ impl Record {
     /// `None` if the value was not written by tenure.
     pub(crate) fn decode(value: &[u8]) -> Option<Self> {
         let mut rest = std::str::from_utf8(value).ok()?.strip_prefix(HEADER)?.strip_prefix('\n')?;
-        let mut record = Self { owner: None, entries: Vec::new(), lease_secs: 0, term: None, base: 0, label: None };
+        let mut record =
+            Self { owner: None, entries: Vec::new(), lease_secs: 0, term: None, base: 0, permit: None, label: None };
+        let (mut step, mut grown) = (0, None);
         loop {
             if let Some(label) = rest.strip_prefix("label=") {
                 record.label = Some(Label::new(label).ok()?);
@@ -97,9 +132,13 @@ impl Record {
                 ("base", base) => record.base = base.parse().ok()?,
                 ("owner", owner) => record.owner = Some(owner.parse().ok()?),
                 ("entry", token) => record.entries.push(OwnerToken::parse(token).ok()?),
+                ("share", share) => record.permit = Some(Part { share: share_of(share)?, step: 0, grown: None }),
+                ("step", number) => step = number.parse().ok()?,
+                ("grown", revision) => grown = Some(revision.parse().ok().filter(|revision| *revision >= 0)?),
                 _ => {} // a later version's
             }
         }
+        record.permit = record.permit.map(|part| Part { step, grown, ..part });
         // No client wrote a longer lease, or a base from the year 2255 on.
         let longest = i64::try_from(Ttl::MAX.as_secs()).unwrap_or(i64::MAX);
         let sound = (1..=longest).contains(&record.lease_secs) && record.base < 1 << 53;
@@ -120,7 +159,7 @@ mod tests {
         let lease = |term| Lease { id: 1, secs: 60, since: LeaseInstant::now(), term };
         for (owner, term) in [(None, None), (Some(OwnerId::new()), Some(4))] {
             for label in [None, label.clone(), Some(Label::new("").unwrap())] {
-                let record = Record { owner, entries: vec![first], lease_secs: 30, term, base: 7, label };
+                let record = Record { owner, entries: vec![first], lease_secs: 30, term, base: 7, permit: None, label };
                 let deeper = record.with(second, &lease(term.map(|term| term + 1)));
                 assert_eq!(Record::decode(&record.encode()), Some(record.clone()));
                 assert_eq!(Record::decode(&deeper.encode()), Some(deeper.clone()));

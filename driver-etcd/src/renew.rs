@@ -203,8 +203,15 @@ mod tests {
     const TERM: u64 = 4;
 
     fn hold(token: OwnerToken, lease: i64) -> HoldSeen {
-        let record =
-            Record { owner: None, entries: vec![token], lease_secs: 30, term: Some(TERM), base: 0, label: None };
+        let record = Record {
+            owner: None,
+            entries: vec![token],
+            lease_secs: 30,
+            term: Some(TERM),
+            base: 0,
+            permit: None,
+            label: None,
+        };
         HoldSeen { record: Some(record), granted: 2, written: 3, lease }
     }
 

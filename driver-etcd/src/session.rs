@@ -157,10 +157,23 @@ impl Session {
 
     /// The waiter has a place, has asked just now, and counts as alive for so long.
     pub(crate) fn present(self: &Arc<Self>, keys: &NameKeys, place: &Place, presence: Duration) {
+        self.present_at(&place.spot.token, keys.place(&place.spot), place.revision, presence);
+    }
+
+    /// The same of a key that is on the session's lease, and was made in this revision.
+    pub(crate) fn present_at(self: &Arc<Self>, token: &OwnerToken, key: Vec<u8>, revision: i64, presence: Duration) {
         let until = LeaseInstant::now().after(presence);
-        let kept = Presence { key: keys.place(&place.spot), revision: place.revision, until };
-        self.state().waiters.insert(place.spot.token, kept);
+        self.state().waiters.insert(*token, Presence { key, revision, until });
         self.look_after();
+    }
+
+    /// Deletes the key of a token that waits, if it is known.
+    pub(crate) async fn withdraw(&self, token: &OwnerToken) -> Result<()> {
+        let known = self.state().waiters.get(token).map(|waiter| (waiter.key.clone(), waiter.revision));
+        let Some((key, revision)) = known else { return Ok(()) };
+        self.link.txn(txn::end_place(key, revision)).await?;
+        self.gone(token);
+        Ok(())
     }
 
     /// The token waits no more; its place went.

@@ -185,6 +185,13 @@ impl Tickets {
         }
     }
 
+    /// A lease of the token that is known to exist.
+    pub(crate) fn lease(&self, token: &OwnerToken, lease: i64) -> Option<Lease> {
+        let state = self.state();
+        let known = state.tickets.get(token)?.leases.iter().find(|known| known.id == lease)?;
+        known.made
+    }
+
     pub(crate) fn leases(&self, token: &OwnerToken) -> Vec<i64> {
         self.state().ticket(token).map(|ticket| ticket.ids()).unwrap_or_default()
     }

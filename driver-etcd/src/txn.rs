@@ -190,7 +190,8 @@ mod tests {
         };
         let (second, entries) = (join(&spot(2)).await, vec![OwnerToken::random()]);
         let first = join(&spot(1)).await;
-        let record = Record { owner: None, entries, lease_secs: 30, term: None, base: base.locks, label: None };
+        let record =
+            Record { owner: None, entries, lease_secs: 30, term: None, base: base.locks, permit: None, label: None };
         let take = Take { keys: &keys, record: &record, lease, fences: &inner.fences, base: &base };
         let is_taken = async |txn| inner.txn(txn).await.unwrap().succeeded();
         assert!(!is_taken(take.free(None, 0)).await, "two wait");

@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use etcd_client::{Client, GetOptions};
 use tenure_conformance::{BoxError, Inspector, Residue};
 use tenure_core::LockName;
+use tenure_core::driver::Family;
 use tenure_etcd::{EtcdConfig, EtcdDriver};
 use tenure_testkit::EtcdCluster;
 
@@ -30,13 +31,21 @@ impl Inspector for EtcdInspector {
         let hold = EtcdDriver::new(config).hold_key(name);
         // Everything of a name has the same beginning as its hold.
         let base = hold.strip_suffix(b"hold").ok_or("a hold's key is spelled in another way now")?;
+        // Permits are beside: `tenure/name/` of a lock, `tenure:permit/s/name/` of a semaphore.
+        let slash = base.iter().position(|byte| *byte == b'/').ok_or("a key without a slash")?;
+        let (prefix, name) = base.split_at(slash);
+        let permits = Family::ALL.map(|family| [prefix, format!(":permit/{}", family.code()).as_bytes(), name].concat());
         let mut etcd = raw(&self.0).await?;
-        let found = etcd.get(base, Some(GetOptions::new().with_prefix())).await?;
         let mut residue = Residue::default();
-        for key in found.kvs() {
-            residue.leases += usize::from(key.key() == hold);
-            residue.waiters += usize::from(key.key() != hold);
-            residue.endless += usize::from(key.lease() == 0);
+        for base in permits.iter().map(Vec::as_slice).chain([base]) {
+            let found = etcd.get(base, Some(GetOptions::new().with_prefix())).await?;
+            for key in found.kvs() {
+                let tail = &key.key()[base.len()..];
+                let is_hold = tail == b"hold" || tail.starts_with(b"hold/");
+                residue.leases += usize::from(is_hold);
+                residue.waiters += usize::from(!is_hold);
+                residue.endless += usize::from(key.lease() == 0);
+            }
         }
         Ok(residue)
     }

@@ -1,4 +1,4 @@
-//! Locks and delay queues of [tenure](https://docs.rs/tenure) on etcd (3.4 or newer): leases, FIFO waiting, and fences
+//! Locks, semaphores, read-write locks and delay queues of [tenure](https://docs.rs/tenure) on etcd (3.4 or newer): leases, FIFO waiting, and fences
 //! computed from revisions.
 //!
 //! ```no_run
@@ -34,6 +34,9 @@
 //!   wakes only the next in line.
 //! * **Guarded writes**: [`EtcdDriver::txn_guard`] returns the comparison that makes a transaction on the same etcd
 //!   succeed only while the lock is held.
+//!
+//! Semaphores and read-write locks keep a key for each hold and for each place under `shop:permit/`, on the same kinds of
+//! leases. A grant is conditional on no key of the name having been written since it was read.
 //!
 //! Delay queues keep their messages under `shop:queue/`, ordered by time. The clients' clocks decide when a message is
 //! due, within a [declared error](EtcdConfig::clock_error). Transactions ensure that it is delivered to one client.

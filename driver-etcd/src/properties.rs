@@ -4,12 +4,13 @@ use peak_alloc::PeakAlloc;
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
+use tenure_core::driver::Share;
 use tenure_core::{ErrorKind, Label, LockName, OwnerId, OwnerToken};
 use tenure_testkit::inputs::{self, SECRET, assert_sound, frugally};
 
 use crate::config::EtcdConfig;
 use crate::keys::{Keyspace, Parsed, Spot, decode, encode};
-use crate::record::Record;
+use crate::record::{Part, Record};
 
 #[global_allocator]
 pub(crate) static MEMORY: PeakAlloc = PeakAlloc;
@@ -88,10 +89,12 @@ fn records() -> impl Strategy<Value = Record> {
         1..=24 * 86_400_i64,
         option::of(any::<u64>()),
         0..1_u64 << 53,
+        option::of((1..=u32::MAX, any::<u32>(), option::of(0..=i64::MAX))),
         option::of("[ -~é\n]{0,40}"),
     );
-    parts.prop_map(|(owner, entries, lease_secs, term, base, label)| Record {
-        permit: None,
+    let part = |(capacity, step, grown)| Part { share: Share { weight: capacity / 2 + 1, capacity }, step, grown };
+    parts.prop_map(move |(owner, entries, lease_secs, term, base, permit, label)| Record {
+        permit: permit.map(part),
         owner: owner.map(OwnerId::from_bytes),
         entries: entries.into_iter().map(token).collect(),
         lease_secs,

@@ -11,7 +11,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use etcd_client::{PutOptions, Txn, TxnOp};
+use etcd_client::{Compare, CompareOp, PutOptions, Txn, TxnOp};
 use futures_util::future::join_all;
 use tenure_core::driver::LeaseInstant;
 use tenure_core::{OwnerToken, Result};
@@ -78,8 +78,21 @@ pub(crate) struct Live {
 #[derive(Debug)]
 struct Presence {
     key: Vec<u8>,
+    /// The revision in which the key was made.
     revision: i64,
+    /// The value of a key that is not the token's alone, which is compared instead.
+    value: Option<String>,
     until: LeaseInstant,
+}
+
+impl Presence {
+    /// Deletes the key, if it is still the same.
+    fn end(&self) -> Txn {
+        let Some(value) = &self.value else { return txn::end_place(self.key.clone(), self.revision) };
+        Txn::new()
+            .when([Compare::value(self.key.as_slice(), CompareOp::Equal, value.as_bytes())])
+            .and_then([TxnOp::delete(self.key.as_slice(), None)])
+    }
 }
 
 impl Live {
@@ -157,21 +170,24 @@ impl Session {
 
     /// The waiter has a place, has asked just now, and counts as alive for so long.
     pub(crate) fn present(self: &Arc<Self>, keys: &NameKeys, place: &Place, presence: Duration) {
-        self.present_at(&place.spot.token, keys.place(&place.spot), place.revision, presence);
+        let (key, until) = (keys.place(&place.spot), LeaseInstant::now().after(presence));
+        let kept = Presence { key, revision: place.revision, value: None, until };
+        self.state().waiters.insert(place.spot.token, kept);
+        self.look_after();
     }
 
-    /// The same of a key that is on the session's lease, and was made in this revision.
-    pub(crate) fn present_at(self: &Arc<Self>, token: &OwnerToken, key: Vec<u8>, revision: i64, presence: Duration) {
+    /// The same of a token that waits with this key and value on the session's lease. Called before they are put, too:
+    /// the key ends with the presence also if the answer is lost.
+    pub(crate) fn present_with(self: &Arc<Self>, token: &OwnerToken, key: Vec<u8>, value: String, presence: Duration) {
         let until = LeaseInstant::now().after(presence);
-        self.state().waiters.insert(*token, Presence { key, revision, until });
+        self.state().waiters.insert(*token, Presence { key, revision: 0, value: Some(value), until });
         self.look_after();
     }
 
     /// Deletes the key of a token that waits, if it is known.
     pub(crate) async fn withdraw(&self, token: &OwnerToken) -> Result<()> {
-        let known = self.state().waiters.get(token).map(|waiter| (waiter.key.clone(), waiter.revision));
-        let Some((key, revision)) = known else { return Ok(()) };
-        self.link.txn(txn::end_place(key, revision)).await?;
+        let Some(end) = self.state().waiters.get(token).map(Presence::end) else { return Ok(()) };
+        self.link.txn(end).await?;
         self.gone(token);
         Ok(())
     }
@@ -279,12 +295,9 @@ impl Session {
     async fn end_the_silent(&self, now: LeaseInstant) {
         let silent: Vec<_> = {
             let waiters = &mut self.state().waiters;
-            waiters
-                .extract_if(|_, waiter| waiter.until <= now)
-                .map(|(_, waiter)| (waiter.key, waiter.revision))
-                .collect()
+            waiters.extract_if(|_, waiter| waiter.until <= now).map(|(_, waiter)| waiter.end()).collect()
         };
-        let ending = silent.into_iter().map(|(key, revision)| self.link.txn(txn::end_place(key, revision)));
+        let ending = silent.into_iter().map(|end| self.link.txn(end));
         // Where that fails, the waiters behind them end them in their turn.
         join_all(ending).await;
     }
@@ -354,7 +367,7 @@ mod tests {
     fn waits(inner: &Inner, arrival: i64, until: LeaseInstant) -> (Spot, Vec<u8>, Watch) {
         let keys = inner.keys(&LockName::new("name").unwrap());
         let spot = Spot { arrival, token: OwnerToken::random() };
-        let presence = Presence { key: keys.place(&spot), revision: 0, until };
+        let presence = Presence { key: keys.place(&spot), revision: 0, value: None, until };
         inner.session.state().waiters.insert(spot.token, presence);
         let watch = inner.watcher.listen(inner.keyspace.encoded(&keys), spot.token);
         (spot, keys.place(&spot), watch)

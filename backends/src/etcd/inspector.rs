@@ -34,7 +34,8 @@ impl Inspector for EtcdInspector {
         // Permits are beside: `tenure/name/` of a lock, `tenure:permit/s/name/` of a semaphore.
         let slash = base.iter().position(|byte| *byte == b'/').ok_or("a key without a slash")?;
         let (prefix, name) = base.split_at(slash);
-        let permits = Family::ALL.map(|family| [prefix, format!(":permit/{}", family.code()).as_bytes(), name].concat());
+        let permits =
+            Family::ALL.map(|family| [prefix, format!(":permit/{}", family.code()).as_bytes(), name].concat());
         let mut etcd = raw(&self.0).await?;
         let mut residue = Residue::default();
         for base in permits.iter().map(Vec::as_slice).chain([base]) {

@@ -7,7 +7,7 @@ use tenure_core::rules::permits::Refusal;
 use tenure_core::{Error, ErrorKind, OwnerToken, Result};
 
 use super::ask::{MOST_STARTS, crowded, remaining};
-use super::seen::{Growing, Held, Seen, seen};
+use super::seen::{Growing, Held, Seen, grow_value, seen};
 use super::txn::Of;
 use crate::error::says_lease_gone;
 use crate::fences;
@@ -37,11 +37,7 @@ impl Inner {
         let of = Of { keys: &keys, own: &own };
         let (to, step, presence) = (*to, *step, *presence);
         let change = Change { inner: self, of, token: &hold.token, to, step, presence };
-        // An earlier step may have been applied when a later one fails.
-        change.answer().await.map_err(|error| match error.kind() {
-            ErrorKind::Unavailable => error.half_way(),
-            _ => error,
-        })
+        change.answer().await
     }
 
     /// Ends the wait of a hold to weigh more, as far as this client knows of it.
@@ -123,8 +119,7 @@ impl Change<'_> {
             self.inner.session.gone(self.token);
         }
         let grown = fences::of_lock(base.locks, revision(&answer)?)?;
-        let ttl = remaining(self.inner, self.token, held).await?.unwrap_or_default();
-        Ok(Tried::Done(Acquisition::Granted(Grant::new(grown, ttl))))
+        Ok(Tried::Done(Acquisition::Granted(Grant::new(grown, self.rest(held).await?))))
     }
 
     /// Waits before the line; without a presence, leaves nothing but the number of the step.
@@ -146,11 +141,12 @@ impl Change<'_> {
         let epoch = inner.crowds.ensure_live().await?;
         let live = session.ensure().await?;
         if let Some(growing) = growing.filter(|growing| growing.to == self.to && self.step == held.part.step) {
-            session.present_at(self.token, self.of.keys.grow(), growing.created, presence);
+            session.present_with(self.token, self.of.keys.grow(), grow_value(growing.to, self.token), presence);
             inner.crowds.take_in(self.of.keys.base(), epoch, self.token, now);
             return Ok(Tried::Done(Acquisition::Busy(Busy::default().with_position(Some(0)))));
         }
         let key = session.key(&live);
+        session.present_with(self.token, self.of.keys.grow(), grow_value(self.to, self.token), presence);
         let txn = self.of.wait_to_grow(self.token, held, &record, self.to, now.grow_written, &key);
         let answer = match inner.txn(txn).await {
             Ok(answer) => answer,
@@ -166,9 +162,6 @@ impl Change<'_> {
             return seen(&answer, self.of.own, self.token, 1).map(Some).map(Tried::Not);
         }
         let now = seen(&answer, self.of.own, self.token, 0)?;
-        if let Some(growing) = &now.growth {
-            session.present_at(self.token, self.of.keys.grow(), growing.created, presence);
-        }
         inner.crowds.take_in(self.of.keys.base(), epoch, self.token, &now);
         // It was not there before, and nothing else has changed: it does not fit.
         Ok(Tried::Done(Acquisition::Busy(Busy::default().with_position(Some(0)))))
@@ -177,8 +170,13 @@ impl Change<'_> {
     /// The hold as before, with the remaining time of its lease.
     async fn granted(&self, held: &Held, begun: Begun) -> Result<Acquisition> {
         let fence = held.seen.fence().ok_or_else(|| Error::new(ErrorKind::Damaged, "the hold has no fence"))?;
-        let ttl = remaining(self.inner, self.token, held).await?.unwrap_or_default();
-        Ok(Acquisition::Granted(Grant::new(fence, ttl).with_begun(begun)))
+        Ok(Acquisition::Granted(Grant::new(fence, self.rest(held).await?).with_begun(begun)))
+    }
+
+    /// The remaining time of the lease. The change is made already if this fails.
+    async fn rest(&self, held: &Held) -> Result<Duration> {
+        let rest = remaining(self.inner, self.token, held).await.map_err(Error::half_way)?;
+        rest.ok_or_else(|| Refusal::NotHeld.into())
     }
 }
 

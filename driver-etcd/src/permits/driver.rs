@@ -60,7 +60,9 @@ impl Permits for EtcdDriver {
         inner.link.ensure_open()?;
         // First: what a request of this token makes from now on, it undoes itself.
         let known = inner.tickets.bury(token);
-        inner.stop_growing(token).await?;
+        if known.as_ref().is_none_or(|known| known.waiting.is_none()) {
+            inner.session.withdraw(token).await?;
+        }
         inner.undo_plain(&inner.permits.of(hold.family, &hold.name).of(token), token, known).await?;
         // Only now: until everything is undone, a repeated abandonment has the same work to do.
         inner.tickets.settle(token);

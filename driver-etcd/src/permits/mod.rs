@@ -20,6 +20,8 @@ mod change;
 mod crowd;
 mod driver;
 mod seen;
+#[cfg(test)]
+mod tests;
 mod txn;
 
 pub(crate) use crowd::Crowds;

@@ -49,7 +49,6 @@ pub(super) struct Held {
 pub(super) struct Growing {
     pub(super) token: OwnerToken,
     pub(super) to: Share,
-    pub(super) created: i64,
     pub(super) written: i64,
 }
 
@@ -94,7 +93,7 @@ impl Held {
 impl Growing {
     fn of(key: &KeyValue) -> Option<Self> {
         let (to, token) = read_value(key.value())?;
-        Some(Self { token: token?, to, created: key.create_revision(), written: key.mod_revision() })
+        Some(Self { token: token?, to, written: key.mod_revision() })
     }
 }
 

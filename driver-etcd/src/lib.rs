@@ -1,5 +1,5 @@
-//! Locks, semaphores, read-write locks and delay queues of [tenure](https://docs.rs/tenure) on etcd (3.4 or newer): leases, FIFO waiting, and fences
-//! computed from revisions.
+//! Locks, semaphores, read-write locks and delay queues of [tenure](https://docs.rs/tenure) on etcd (3.4 or newer):
+//! leases, FIFO waiting, and fences computed from revisions.
 //!
 //! ```no_run
 //! use tenure_core::Client;

@@ -10,8 +10,7 @@ use tenure_core::rules::locks::CLAIM_WINDOW;
 use tenure_core::{OwnerToken, Result};
 use tokio::time::Instant;
 
-use super::seen::{Held, Seen, Waiter, read_value};
-use super::txn::MOST_HOLDERS;
+use super::seen::{Held, MOST_HOLDERS, Seen, Waiter, read_value};
 use crate::keys::{ParsedPermit, PermitSpace, Spot};
 use crate::lasting_watch::{Audience, LastingWatch};
 use crate::link::Link;

@@ -8,7 +8,8 @@ use tenure_core::driver::{
 };
 use tenure_core::{Error, FencingToken, LockName, OwnerToken, Result};
 
-use super::txn::{MOST_HOLDERS, Of};
+use super::seen::MOST_HOLDERS;
+use super::txn::Of;
 use crate::driver::EtcdDriver;
 use crate::error::of_a_read;
 use crate::locks::{RENEW_BATCH, ttls};

@@ -4,12 +4,16 @@ use etcd_client::{KeyValue, TxnResponse};
 use tenure_core::driver::Share;
 use tenure_core::{Error, ErrorKind, OwnerToken, Result};
 
-use super::txn::{FRONT, MOST_HOLDERS};
 use crate::answer::{HoldSeen, hold_of};
 use crate::keys::{NameKeys, Spot};
 use crate::link::{odd, reads, revision};
 use crate::record::{Part, share_of, share_text};
 use crate::tickets::Place;
+
+/// The most holders of one name: each request reads all of them.
+pub(super) const MOST_HOLDERS: usize = 128;
+/// The waiters that a request reads: no more than these can fit at once.
+pub(super) const FRONT: usize = MOST_HOLDERS;
 
 const HEADER: &str = "tenure/1\n";
 

@@ -4,16 +4,11 @@ use etcd_client::{Compare, CompareOp, GetOptions, PutOptions, Txn, TxnOp};
 use tenure_core::OwnerToken;
 use tenure_core::driver::Share;
 
-use super::seen::{Growing, Held, Own, Seen, Waiter, grow_value, place_value};
+use super::seen::{FRONT, Growing, Held, Own, Seen, Waiter, grow_value, place_value};
 use crate::fences::{Base, Fences};
 use crate::keys::{NameKeys, PermitKeys, Spot};
 use crate::record::Record;
 use crate::txn::SessionKey;
-
-/// The most holders of one name: each request reads all of them.
-pub(super) const MOST_HOLDERS: usize = 128;
-/// The waiters that a request reads: no more than these can fit at once.
-pub(super) const FRONT: usize = MOST_HOLDERS;
 
 /// The keys of a name, and the token that asks.
 #[derive(Clone, Copy)]

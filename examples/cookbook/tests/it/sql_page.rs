@@ -10,6 +10,7 @@ struct Page {
     claim: &'static str,
     write: &'static str,
     blind: &'static str,
+    sharing: &'static str,
     create: &'static str,
 }
 
@@ -20,8 +21,9 @@ fn page() -> (Connection, Page) {
         .filter_map(|rest| rest.split("```").next())
         .map(str::trim)
         .collect();
-    let [table, claim, write, blind, create, guard] = blocks[..] else {
-        panic!("six blocks of SQL: {blocks:#?}")
+    let [table, claim, write, blind, sharing, create, guard] = blocks[..]
+    else {
+        panic!("seven blocks of SQL: {blocks:#?}")
     };
     assert!(
         guard.contains("tenure.guard("),
@@ -31,7 +33,7 @@ fn page() -> (Connection, Page) {
     db.execute_batch(table).unwrap();
     db.execute("INSERT INTO account (id, balance) VALUES ('7', 100)", [])
         .unwrap();
-    (db, Page { claim, write, blind, create })
+    (db, Page { claim, write, blind, sharing, create })
 }
 
 /// The balance, if the row was claimed.
@@ -101,4 +103,32 @@ fn a_row_is_claimed_and_created_in_one_statement() {
         Some(100),
         "what is there stays"
     );
+}
+
+#[test]
+fn readers_share_and_a_paused_holder_is_refused() {
+    let (db, page) = page();
+    db.execute_batch(
+        "CREATE TABLE page (id, text, views DEFAULT 0, alone DEFAULT 0, fence DEFAULT 0); \
+         INSERT INTO page (id, text) VALUES ('7', '')",
+    )
+    .unwrap();
+    let (writer, reader) = page.sharing.split_once(';').unwrap();
+    let writes = |fence: i64| {
+        let params: [(&str, &dyn ToSql); 3] =
+            [("$1", &fence), ("$2", &"7"), ("$3", &"new")];
+        db.execute(writer, &params).unwrap() == 1
+    };
+    let reads = |fence: i64| {
+        let params: [(&str, &dyn ToSql); 2] = [("$1", &fence), ("$2", &"7")];
+        db.execute(reader.trim(), &params).unwrap() == 1
+    };
+    assert!(
+        writes(1) && reads(3) && reads(2),
+        "readers do not refuse each other"
+    );
+    assert!(!writes(1), "a writer that was paused is refused after readers");
+    assert!(writes(4) && writes(4));
+    assert!(!reads(3), "a reader that was paused is refused after a writer");
+    assert!(reads(5) && !writes(4));
 }

@@ -65,6 +65,7 @@ impl Bytes<'_> {
         let label: Option<&[u8]> = if accepts { row.get("label") } else { None };
         let flags = [row.get("called"), label.is_some(), accepts];
         self.head(flags, row.get("token"), row.get("weight"), row.get("capacity"));
+        self.number(0); // of no client, as the rule has it here
         self.span(row.get("present"));
         if accepts {
             self.span(row.get("ttl"));
@@ -109,6 +110,7 @@ pub(super) async fn read(
     if let Some(row) = growth {
         let called = [row.get("grow_called"), false, false];
         bytes.head(called, row.get("grow_token"), row.get("grow_weight"), row.get("grow_capacity"));
+        bytes.number(0); // of no client, as the rule has it here
         bytes.span(row.get("grow_until"));
     }
     let Some(row) = permit else {

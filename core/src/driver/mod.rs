@@ -51,7 +51,7 @@ macro_rules! setters {
 
 use std::sync::Arc;
 
-use crate::value::error::{Error, ErrorKind, Result};
+use crate::value::error::{self, Error, Result};
 
 mod capability;
 mod counted;
@@ -206,7 +206,7 @@ impl Backend {
     }
 
     fn without(&self, what: &str) -> Error {
-        Error::new(ErrorKind::Unsupported, format!("the driver \"{}\" has no {what}", self.locks.driver()))
+        Error::new(error::ErrorKind::Unsupported, format!("the driver \"{}\" has no {what}", self.locks.driver()))
     }
 
     /// Returns the delay queues, if the driver has them.
